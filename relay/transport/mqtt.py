@@ -20,7 +20,7 @@ import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import aiomqtt
 import paho.mqtt.client as paho
@@ -122,8 +122,8 @@ class MqttTransport:
         # aiomqtt's callback, until it is called.
         self._welcome, self._paho.on_connect = self._paho.on_connect, self._answered
 
-    async def connect(self) -> None:
-        """Connect and log in. Raise LoginRefused if the broker does not know the login."""
+    async def connect(self) -> Self:
+        """Connect, log in, and return self. Raise LoginRefused if the broker does not know the login."""
         # In its own task: a cancelled connect would continue in its thread and log in unattended.
         connecting = self._loop.create_task(self._client.__aenter__())
         try:
@@ -138,6 +138,7 @@ class MqttTransport:
                     "just starting."
                 )
             await asyncio.shield(connecting)
+            return self
         except MqttConnectError as error:
             self.close()
             raise LoginRefused(self._refusal(error)) from None
@@ -320,7 +321,5 @@ class MqttTransport:
 @contextlib.asynccontextmanager
 async def connected(endpoint: Endpoint, login: Login) -> AsyncIterator[MqttTransport]:
     """Yield a connection for a block. Raise BrokerError."""
-    transport = MqttTransport(endpoint, login)
-    await transport.connect()
-    with contextlib.closing(transport):
+    with contextlib.closing(await MqttTransport(endpoint, login).connect()) as transport:
         yield transport

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
-import json
 import secrets
 from collections.abc import Sequence
 from dataclasses import replace
 
 from relay.errors import BrokerError
 from relay.names import DEFAULT_TEAM
-from relay.transport import topics
+from relay.transport import nats_streams, topics
 from relay.transport.attack import Attack
 from relay.transport.credentials import Credentials, Login, anybody, for_endpoint
 from relay.transport.endpoint import Endpoint
@@ -129,18 +128,16 @@ def _encrypted(endpoint: Endpoint) -> ProbeResult:
 
 
 async def _native(endpoint: Endpoint, agents: Sequence[Credentials], port: int) -> ProbeResult:
-    """Try the port for NATS clients (https://docs.nats.io/reference/reference-protocols/nats-protocol)."""
+    """Try the port for NATS clients."""
     logins = [for_endpoint(endpoint, agent) for agent in agents]
-    users = {(None, None), *((login.user, login.password) for login in logins)}
-    if endpoint.user is not None:
-        users.add((endpoint.user, endpoint.password))
-    for user, password in users:
+    for user, password in {(None, None), *((login.user, login.password) for login in logins)}:
         try:
-            async with asyncio.timeout(ANSWER_SECONDS):
-                answer = await _nats_login(endpoint.host, port, user, password)
-        except (OSError, TimeoutError, asyncio.IncompleteReadError, ValueError):
+            admitted = await asyncio.to_thread(
+                nats_streams.admits, endpoint.host, port, user, password, ANSWER_SECONDS
+            )
+        except (OSError, ValueError):
             return ProbeResult("native", Finding.HOLDS, f"nothing answers as NATS at port {port}.")
-        if b"PONG" in answer:
+        if admitted:
             who = "anybody" if user is None else user
             return ProbeResult(
                 "native",
@@ -149,17 +146,3 @@ async def _native(endpoint: Endpoint, agents: Sequence[Credentials], port: int) 
                 'Give every user allowed_connection_types: ["MQTT"].',
             )
     return ProbeResult("native", Finding.HOLDS, f"port {port} refuses them all.")
-
-
-async def _nats_login(host: str, port: int, user: str | None, password: str | None) -> bytes:
-    """Return the answer of a NATS server to CONNECT and PING. Raise ValueError if it is not one."""
-    reader, writer = await asyncio.open_connection(host, port)
-    try:
-        if not (await reader.readline()).startswith(b"INFO "):
-            raise ValueError(f"no NATS server at port {port}")
-        login = {} if user is None else {"user": user, "pass": password}
-        options = {"verbose": False, "pedantic": False} | login
-        writer.write(f"CONNECT {json.dumps(options)}\r\nPING\r\n".encode())
-        return await reader.readline()
-    finally:
-        writer.transport.abort()

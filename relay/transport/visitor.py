@@ -94,9 +94,8 @@ async def accepts(endpoint: Endpoint, login: Login) -> bool:
 
     The connection is closed; with a farewell it breaks, so that the broker publishes that.
     """
-    transport = MqttTransport(endpoint, login)
     try:
-        await transport.connect()
+        transport = await MqttTransport(endpoint, login).connect()
     except (LoginRefused, LoginCut):  # some brokers close the connection instead of answering
         return False
     transport.close(politely=login.farewell is None)
