@@ -167,6 +167,8 @@ class MessagingClient:
 
     async def close(self) -> None:
         """Finish the ledger's jobs, close it, and release the name. May be called twice."""
+        with contextlib.suppress(LedgerError):
+            await self._receiver.record()
         await self._resources.aclose()
 
     async def run(self) -> None:

@@ -43,6 +43,10 @@ TROUBLE_OVER = 150.0
 TAKING = 64
 """Maximum payloads handed to the ledger without waiting for it; it commits queued ones together."""
 
+KNOWN = 1.0
+"""Seconds until it is recorded that a sender's session knows an outcome; a session that is killed earlier leaves
+it to the next one to report it again."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -236,10 +240,12 @@ class Receiver:
     def injected(self, id: str, route: str | None, role: str | None) -> bool:
         """Report that a message was given to its receiver; return False if that takes a look.
 
-        The next look records that the agent's session knows it.
+        A look within KNOWN seconds records for all of them that the agent's session knows it.
         """
         if (message := self._in_flight.pop(id, None)) is None:
             return False
+        if not self._known:
+            asyncio.get_running_loop().call_later(KNOWN, self._look_soon)
         self._known.add(id)
         self.publish(OutcomeReported(replace(message, state=State.INJECTED, route=route, role=role)))
         return True
@@ -261,6 +267,12 @@ class Receiver:
             self._look_soon()
 
         return self.ledger.run(take, taken)
+
+    async def record(self) -> None:
+        """Record at once which outcomes the agent's session knows. Raise LedgerError."""
+        if known := frozenset(self._known):
+            await self.ledger.run(lambda ledger: ledger.outbox.heard(known))
+            self._known -= known
 
     async def _hear(self, inbound: Inbound, level: str) -> None:
         heard = presence.decode(inbound.payload, level) or name_claims.decode(inbound.payload, level)
