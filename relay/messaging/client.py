@@ -147,8 +147,6 @@ class MessagingClient:
         """Call `open` instead. resources: released by `close`. owner: the owner's id."""
         self.team = team
         self.name = name
-        self._home = home
-        self._origin = origin
         self._connector = connector
         self._ledger = ledger
         self._bell = bell
@@ -228,13 +226,14 @@ class MessagingClient:
 
     def _sent(self, messages: list[Message]) -> None:
         """Notify the receivers in this home of new messages, and publish them all."""
+        tracker = self._listener.tracker
         self._receiver.sent(messages)
-        ring_for(self._home, self.team, messages)
+        ring_for(tracker.home, self.team, messages)
         if any(message.state is State.QUEUED for message in messages):
             self._outgoing.own.wake()
         self._outgoing.own.copy(
             [
-                copy_of(message, self._origin)
+                copy_of(message, tracker.origin)
                 for message in messages
                 if message.state is State.STORED and not names.same(message.to, names.PERSON)
             ]
@@ -344,7 +343,7 @@ class MessagingClient:
         if message is None:
             self._outgoing.receipts.wake()
         else:
-            ring_back(self._home, self.team, message)
+            ring_back(self._listener.tracker.home, self.team, message)
 
     async def roster(self, name: str | None = None) -> list[Presence]:
         """Return all known agents of the team, by name; for agents of this home, always up to date.

@@ -26,7 +26,7 @@ _MAIL, _ALL, _INJECTED = "mail", "all", "injected "
 
 @dataclass(frozen=True, slots=True)
 class Rings:
-    """What rings said. mail: look for new messages. all: look for everything.
+    """The rings since the last call. mail: look for new messages. all: look for everything.
 
     injected: the messages that were given to their receivers: id, route, role.
     """

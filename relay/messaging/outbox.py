@@ -225,7 +225,7 @@ class Outbox:
 
 
 class _Facts(NamedTuple):
-    """What sending needs to know; `read` reads it, within the transaction that sends.
+    """The facts that decide what becomes of a message, as of the transaction that sends it.
 
     pair:    the keys of team, sender and receiver.
     owner:   the owner of the receiver's name (None: not known). ended: it was a run that is over.

@@ -11,7 +11,6 @@ the receiver, even if some are lost or repeated.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
 import random
 from collections.abc import Sequence
@@ -30,11 +29,8 @@ FIRST_RETRY = 5.0
 LAST_RETRY = 60.0
 """Seconds until a message without a receipt is published again while its receiver is online."""
 
-GATHER = 0.05
-"""Seconds after which a message that the broker accepted is recorded as sent, unless it has arrived."""
-
-UNNOTED = 256
-"""Maximum messages that the broker accepted and that are not yet recorded as sent."""
+COPIES = 256
+"""Maximum copies that wait to be published; of more, the oldest are left out."""
 
 BATCH_BYTES = 1 << 18
 """Maximum characters of bodies in flight to the broker: on a slow link, more would exceed the time limit of
@@ -78,11 +74,10 @@ class Publisher:
     _wake: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _copies: list[Envelope] = field(default_factory=list, init=False)
     _copied: asyncio.Event = field(default_factory=asyncio.Event, init=False)
-    _taken: list[str] = field(default_factory=list, init=False)  # accepted by the broker, not recorded yet
 
     def copy(self, copies: list[Envelope]) -> None:
         """Publish messages within this home once, for whoever listens: the receiver has them without it."""
-        self._copies = [*self._copies, *copies][-UNNOTED:]
+        self._copies = [*self._copies, *copies][-COPIES:]
         if copies:
             self._copied.set()
 
@@ -103,7 +98,6 @@ class Publisher:
 
     async def run(self, transport: MqttTransport) -> None:
         """Publish over `transport` until cancelled. Raise ConnectionLost and LedgerError."""
-        await self._note_taken()
         await self.ledger.run(lambda ledger: ledger.transit.resume(self.team, self.sender))
         now = asyncio.get_running_loop().time
         while True:
@@ -118,16 +112,11 @@ class Publisher:
     async def _publish(self, transport: MqttTransport, envelopes: list[Envelope]) -> None:
         to = [topics.inbox(self.team, each.message.to, self.sender) for each in envelopes]
         taken, failure = await publish_all(transport, to, envelopes)
-        self._taken += [each.message.id for each in taken]
-        if failure is not None or len(self._taken) >= UNNOTED:
-            await self._note_taken()
+        if taken:
+            ids = [each.message.id for each in taken]
+            await self.ledger.run(lambda ledger: ledger.transit.sent(ids))
         if failure is not None:
             raise failure
-
-    async def _note_taken(self) -> None:
-        if self._taken:
-            taken, self._taken = self._taken, []
-            await self.ledger.run(lambda ledger: ledger.transit.sent(taken))
 
     def _claim(self) -> asyncio.Future[tuple[list[Envelope], list[Envelope], float]]:
         """Claim copies and a batch; return them, and the seconds until the next message is due."""
@@ -155,13 +144,6 @@ class Publisher:
 
     async def _wait(self, until: float) -> None:
         """Wait until woken up, or until the next message is due by the loop's clock."""
-        if self._taken:
-            # Most messages arrive within this moment and need no record; one write serves for the others.
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(GATHER):
-                    await self._wake.wait()
-                    return
-            await self._note_taken()
         try:
             async with asyncio.timeout_at(until):
                 await self._wake.wait()

@@ -45,7 +45,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """What the guard needs to know of a sender and a receiver.
+    """The facts about a sender and a receiver that the guard judges.
 
     held:       messages of the pair are held.
     released:   the place of the last message of the pair when the user released held ones; 0: never.

@@ -134,7 +134,6 @@ STARTING = [
     Point(_REGISTRY + "register"),
     Point(_LEDGER + "prune"),
     Point(_OUTBOX + "expire"),
-    Point(_INBOX + "expire"),
     Point(_BROKER + "admit"),
     Point(_BROKER + "_launch"),
     Point(_BROKER + "_reload"),
@@ -148,11 +147,13 @@ SENDING = [
     Point(_OUTBOX + "send", before=None),
     Point(_TRANSIT + "resume"),
     Point(_TRANSIT + "appeared"),
+    Point(_TRANSIT + "copies"),
     Point(_TRANSIT + "claim"),
     Point(_MQTT + "publish", "message"),
     Point(_TRANSIT + "sent"),
     Point(_TRANSIT + "receipt"),
     Point(_OUTBOX + "outcomes"),
+    Point(_OUTBOX + "heard"),
 ]
 """Steps of a sender's process."""
 
@@ -177,6 +178,7 @@ TRANSACTIONS = [
     Point(_LEDGER + "drop"),
     Point(_LEDGER + "read"),
     Point(_OUTBOX + "release"),
+    Point(_TRANSIT + "begin"),
     Point(_TRANSIT + "park"),
     Point(_TRANSIT + "reopen"),
     Point(_TRANSIT + "ask"),
@@ -194,8 +196,9 @@ POINTS = [*STARTING, *SENDING, *RECEIVING, *TRANSACTIONS]
 READERS = {
     *(_REGISTRY + name for name in ("known", "spelled", "teams", "is_here")),
     *(_OWNERS + name for name in ("of", "runs", "ended", "others")),
-    *(_OUTBOX + name for name in ("next_due", "senders_with_mail", "untold", "committed", "sent_for")),
-    *(_INBOX + name for name in ("waiting", "stored", "receipts", "left_receipts", "begun")),
+    *(_OUTBOX + name for name in ("untold", "committed", "sent_for")),
+    *(_TRANSIT + name for name in ("next_due", "senders_with_mail")),
+    *(_INBOX + name for name in ("arrived", "waiting", "stored", "receipts", "left_receipts", "begun")),
     *(_CHANNELS + name for name in ("of", "audience", "all")),
     *(_LEDGER + name for name in ("attendance", "messages", "lookup", "find", "unread", "held")),
 }

@@ -1,12 +1,14 @@
 """The delivery guarantee, with real ledgers and a network that loses, repeats and reorders payloads.
 
-Three agents in two homes send, die and restart at any moment, while the user drops and retries messages and
-clocks jump. Whatever happens, nothing is typed twice, messages between two agents are typed in order, and
-every accepted message is listed with its true state. Once all faults are over, every message gets an outcome.
+Four agents in two homes send, die and restart at any moment, one of them also in the other home, while the
+user drops and retries messages and clocks jump. Whatever happens, nothing is typed twice, messages between
+two agents are typed in order, and every accepted message is listed with its true state. Once all faults are
+over, every message gets an outcome.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 import time
@@ -20,9 +22,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from ledgers import send
-from relay.errors import LedgerError
+from relay.errors import LedgerError, MessageRefused
 from relay.message import Message, Priority, State
 from relay.messaging.envelope import Envelope, Receipt, decode, encode
+from relay.messaging.inbox import InboxFull
 from relay.messaging.ledger import KEEP_DAYS, Ledger
 from relay.messaging.runaway import Limits
 from relay.transport import topics
@@ -30,11 +33,13 @@ from relay.transport import topics
 LONG = bool(os.environ.get("RELAY_LONG"))
 
 TEAM = "default"
-HOMES = {"Alice": "here", "Carol": "here", "Bob": "there"}
-PAIRS = [("Alice", "Bob"), ("Alice", "Carol"), ("Bob", "Alice")]
+HOMES = {"Alice": "here", "Bob": "there", "Carol": "here", "Dan": "here"}  # at first: Carol moves
+PAIRS = [("Alice", "Bob"), ("Bob", "Alice"), ("Alice", "Carol"), ("Bob", "Carol"), ("Alice", "Dan")]
+SENDERS = ("Alice", "Bob")
 TTL = 600.0
 DAY = 86400.0
 
+QUEUE = 12  # messages of a sender that wait, and for a receiver
 RETRY = 5.0  # seconds until a message is resent to a receiver that is online
 ROUNDS = 60  # within which every message must reach its outcome
 
@@ -45,11 +50,16 @@ picks = st.integers(min_value=0, max_value=1 << 16)
 
 @dataclass(slots=True)
 class Process:
-    """One agent's session: its connection to its home's ledger, and the state it keeps only in memory."""
+    """One agent's session: its connection to its home's ledger, and the state it keeps only in memory.
+
+    seen: the turn of the last message of which it knows. news: the ids of all of which it knows.
+    """
 
     ledger: Ledger
     typing: Message | None = None
     typed: bool = False
+    seen: int = 0
+    news: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -72,8 +82,12 @@ class Network(RuleBasedStateMachine):
         self.processes: dict[str, Process] = {}
         self.flying: list[tuple[str, str, bytes]] = []  # (to, from, payload), as in a broker
         self.records: dict[str, Record] = {}
-        self.log: list[str] = []  # ids, in the order given to the agents
+        self.log: list[tuple[str, str]] = []  # ids, in the order given to the agents, and the agent's home
         self.turns = 0
+        self.homes = dict(HOMES)
+        self.copies: list[str] = []  # ids of messages within a home, as published
+        self.published: set[str] = set()  # ids of messages that were in transit
+        self.arrived: set[bytes] = set()  # messages that some home has got
 
     def teardown(self) -> None:
         try:
@@ -96,20 +110,29 @@ class Network(RuleBasedStateMachine):
     @rule(pair=pairs, priority=st.sampled_from(Priority), depth=st.sampled_from([*[0] * 15, 9]))
     def send(self, pair: tuple[str, str], priority: Priority, depth: int) -> None:
         if process := self.processes.get(pair[0]):
-            (message,) = send(process.ledger,
-                TEAM, pair[0], [pair[1]], "hello", priority=priority, depth=depth, ttl=TTL,
-                limits=Limits(depth=8),
-            )  # fmt: skip
+            try:
+                (message,) = send(process.ledger,
+                    TEAM, pair[0], [pair[1]], "hello", priority=priority, depth=depth, ttl=TTL,
+                    limits=Limits(depth=8, queue=QUEUE),
+                )  # fmt: skip
+            except MessageRefused:
+                return
             self.accepted(message)
+            if pair == ("Alice", "Dan"):
+                assert message.state in {State.STORED, State.HELD}, "it need not go anywhere"
 
     @rule(name=agents, there=st.booleans(), outcome=st.sampled_from(["taken", "refused", "dies"]))
     def publish(self, name: str, there: bool, outcome: str) -> None:
         """there: whether the receivers count as online. outcome: the broker's, or the sender's death."""
         if process := self.processes.get(name):
+            copies = process.ledger.transit.copies(TEAM, name)
+            self.copies += [each.message.id for each in copies]
+            self.flying += [(each.message.to, name, encode(each)) for each in copies]
             parcels = process.ledger.transit.claim(
                 TEAM, name, lambda receiver, attempt: RETRY if there else None, 3, self.home_of
             )
             self.flying += [(each.message.to, name, encode(each)) for each in parcels]
+            self.published |= {each.message.id for each in parcels}
             if outcome == "taken":
                 process.ledger.transit.sent([each.message.id for each in parcels])
             elif outcome == "dies":
@@ -142,7 +165,7 @@ class Network(RuleBasedStateMachine):
         """Make the broker forget a payload that it may have acknowledged."""
         to, sender, payload = self.flying.pop(pick % len(self.flying))
         item = decode(payload, topics.InboxTopic(TEAM, topics.level(to), topics.level(sender)))
-        if isinstance(item, Receipt) and HOMES[to] != HOMES[sender] and item.id in self.records:
+        if isinstance(item, Receipt) and item.id in self.records:
             self.records[item.id].excuses.add("receipt lost")
 
     @rule(name=agents)
@@ -151,6 +174,8 @@ class Network(RuleBasedStateMachine):
         if process is None or process.typing is not None:
             return
         for message in process.ledger.inbox.waiting(TEAM, name)[:1]:
+            self.look(name)
+            assert message.id in process.news, "its session has not heard of it"
             process.ledger.inbox.injecting(TEAM, name, message.id)
             process.typing, process.typed = message, False
 
@@ -159,7 +184,7 @@ class Network(RuleBasedStateMachine):
         process = self.processes.get(name)
         if process is not None and process.typing is not None and not process.typed:
             process.typed = True
-            self.log.append(process.typing.id)
+            self.log.append((process.typing.id, self.homes[name]))
 
     @rule(name=agents, doubt=st.booleans())
     def settle(self, name: str, doubt: bool) -> None:
@@ -211,9 +236,9 @@ class Network(RuleBasedStateMachine):
         """Do what a session does when it starts."""
         if name in self.processes:
             return
-        ledger = Ledger(Path(self.folder.name) / f"{HOMES[name]}.db", clock=lambda: self.now)
+        ledger = Ledger(Path(self.folder.name) / f"{self.homes[name]}.db", clock=lambda: self.now)
         self.processes[name] = Process(ledger)
-        ledger.registry.register(TEAM, name)
+        ledger.registry.register(TEAM, name, here=True)
         ledger.inbox.recover(TEAM, name)
         ledger.prune()
         ledger.transit.resume(TEAM, name)
@@ -225,10 +250,51 @@ class Network(RuleBasedStateMachine):
 
     @rule(pair=pairs)
     def notice_receiver(self, pair: tuple[str, str]) -> None:
-        """Let the sender notice that the receiver is online."""
+        """Let the sender notice that the receiver is online, and where."""
         sender, receiver = pair
-        if (process := self.processes.get(sender)) and receiver in self.processes:
-            process.ledger.transit.appeared(TEAM, receiver, self.home_of(receiver))
+        if (process := self.processes.get(sender)) and (home := self.home_of(receiver)):
+            if home != process.ledger.origin:
+                process.ledger.registry.register(TEAM, receiver, here=False)
+                process.ledger.transit.begin(TEAM, receiver)
+            process.ledger.transit.appeared(TEAM, receiver, home)
+
+    @rule(name=agents)
+    def notice_deaths(self, name: str) -> None:
+        """Let a session mark what dead sessions of its home were typing."""
+        if process := self.processes.get(name):
+            for each in process.ledger.inbox.begun(TEAM):
+                if self.home_of(each) != process.ledger.origin:
+                    process.ledger.inbox.recover(TEAM, each)
+
+    @rule(back=st.booleans(), typing=st.booleans(), noticed=st.booleans())
+    def move(self, back: bool, typing: bool, noticed: bool) -> None:
+        """Let Carol go on in the other home; if `back`, she returns before anybody has noticed.
+
+        A message that may be in the home that she leaves is for her there.
+        """
+        if typing:
+            self.begin_typing("Carol")
+        self.die("Carol")
+        for _ in range(1 + back):
+            left = self.homes["Carol"]
+            with Ledger(Path(self.folder.name) / f"{left}.db", clock=lambda: self.now) as ledger:
+                query = "SELECT id FROM messages WHERE to_key = 'carol' AND here AND told IS NULL"
+                stays = {id for (id,) in ledger.rows(query)}
+            for id, record in self.records.items():
+                if record.pair[1] == "Carol" and (id in stays or id in self.published):
+                    record.excuses.add("moved")
+            # A broker may redeliver a message for any home of hers, but not to two of them.
+            self.flying = [
+                (to, *what) for to, *what in self.flying if to != "Carol" or what[-1] not in self.arrived
+            ]
+            self.homes["Carol"] = "there" if left == "here" else "here"
+            self.start("Carol")
+            if back:
+                self.die("Carol")
+        self.start("Carol")
+        if noticed:
+            for pair in PAIRS:
+                self.notice_receiver(pair)
 
     @rule(seconds=st.sampled_from([*[1.0, RETRY] * 8, TTL / 2, TTL, -3600.0, DAY, (KEEP_DAYS + 1) * DAY]))
     def pass_time(self, seconds: float) -> None:
@@ -263,21 +329,26 @@ class Network(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_typed_twice(self) -> None:
-        assert len(set(self.log)) == len(self.log)
+        assert len({id for id, _ in self.log}) == len(self.log)
+
+    @invariant()
+    def copies_are_published_once(self) -> None:
+        assert len(set(self.copies)) == len(self.copies)
 
     @invariant()
     def order_is_kept(self) -> None:
+        """What Carol did not get in one home is for her there, whenever she is back."""
         streams: dict[object, int] = {}
-        for id in self.log:
+        for id, home in self.log:
             record = self.records[id]
-            stream = (record.pair, record.priority)
+            stream = (record.pair, record.priority, home)
             assert streams.get(stream, 0) < record.turn, "it overtook an earlier one"
             streams[stream] = record.turn
 
     @invariant()
     def every_message_is_listed_with_its_true_state(self) -> None:
-        for name in ("Alice", "Bob"):
-            sharing = [each for other, each in self.processes.items() if HOMES[other] == HOMES[name]]
+        for name in SENDERS:
+            sharing = [each for other, each in self.processes.items() if self.homes[other] == HOMES[name]]
             for process in sharing[:1]:  # the user sees it even if its sender is offline
                 shown = {entry.message.id: entry.message for entry in process.ledger.messages(sender=name)}
                 for id, record in self.records.items():
@@ -289,7 +360,7 @@ class Network(RuleBasedStateMachine):
             assert record.hidden or record.seen.final, "it is not listed"
             record.excuses.add("forgotten")
             return
-        typed = self.log.count(id)
+        typed = self.typed(id)
         assert message.state is not State.INJECTED or typed, "it is listed as injected but was not typed"
         assert message.state is not State.REJECTED or not typed, "it is listed as rejected but was typed"
         assert message.state is not State.HELD or record.seen in {State.HELD, State.QUEUED}
@@ -312,6 +383,18 @@ class Network(RuleBasedStateMachine):
     def accepted(self, message: Message) -> None:
         self.records[message.id] = Record((message.sender, message.to), message.priority, self.next_turn())
 
+    def typed(self, id: str) -> int:
+        return [each for each, _ in self.log].count(id)
+
+    def look(self, name: str) -> None:
+        """Let `name` see what has arrived, as its session does after each commit of which it hears."""
+        process = self.processes[name]
+        for turn, message in process.ledger.inbox.arrived(TEAM, name, process.seen):
+            assert turn > process.seen
+            process.seen = turn
+            process.news.append(message.id)
+        assert len({*process.news}) == len(process.news), "it is news twice"
+
     def next_turn(self) -> int:
         self.turns += 1
         return self.turns
@@ -323,15 +406,19 @@ class Network(RuleBasedStateMachine):
         ledger = self.processes[to].ledger
         item = decode(payload, topics.InboxTopic(TEAM, topics.level(to), topics.level(sender)))
         if isinstance(item, Envelope):
-            ledger.inbox.store(TEAM, item)
+            if item.sequence > 0:
+                if item.home is None:
+                    self.arrived.add(payload)
+                with contextlib.suppress(InboxFull):
+                    ledger.inbox.store(TEAM, item, QUEUE)
+            self.look(to)
         else:
             ledger.transit.receipt(TEAM, item)
             ledger.outbox.outcomes(TEAM, to)
 
     def expire(self) -> None:
-        for name, process in self.processes.items():
+        for process in self.processes.values():
             process.ledger.outbox.expire()
-            process.ledger.inbox.expire(TEAM, name)
 
     def can_expect(self, ledger: Ledger, id: str, action: str) -> bool:
         """Return whether the user may expect `action` to work on a message; some action always does."""
@@ -341,8 +428,10 @@ class Network(RuleBasedStateMachine):
         being_typed = any(each.typing and each.typing.id == id for each in self.processes.values())
         state = shown[id].state
         if action == "drop":
-            # A message whose session died while typing it becomes uncertain once its receiver is back.
-            return not being_typed and self.records[id].pair[1] in self.processes
+            # A message whose session died while typing it becomes uncertain once its receiver is back there.
+            left = ledger.rows("SELECT 1 FROM messages WHERE id = ? AND injecting AND state = 'stored'", id)
+            receiver = self.home_of(self.records[id].pair[1])
+            return not being_typed and receiver is not None and (receiver == ledger.origin or not left)
         return state not in {State.STORED, State.HELD}
 
     def end_all_faults(self) -> None:
@@ -353,6 +442,8 @@ class Network(RuleBasedStateMachine):
             self.settle(name, doubt=False)
         for pair in PAIRS:
             self.notice_receiver(pair)
+        for name in HOMES:
+            self.notice_deaths(name)
         for _ in range(ROUNDS):
             self.now += RETRY
             self.expire()
@@ -377,7 +468,7 @@ class Network(RuleBasedStateMachine):
         return typing
 
     def check_outcome(self, id: str, record: Record) -> None:
-        typed = self.log.count(id)
+        typed = self.typed(id)
         match record.seen:
             case State.INJECTED:
                 assert typed == 1
@@ -385,10 +476,10 @@ class Network(RuleBasedStateMachine):
                 pass
             case State.UNCERTAIN | State.REJECTED | State.EXPIRED:
                 assert record.excuses, f"it is {record.seen} without a cause"
-                unreported = {"receipt lost", "forgotten"} & record.excuses
+                unreported = {"receipt lost", "forgotten", "moved"} & record.excuses
                 assert record.seen is State.UNCERTAIN or not typed or unreported
             case State.STORED:
-                assert "receipt lost" in record.excuses, "it stays stored forever"
+                assert {"receipt lost", "moved"} & record.excuses, "it stays stored forever"
             case _:
                 raise AssertionError(f"it stays {record.seen} forever")
 

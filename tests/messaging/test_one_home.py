@@ -131,17 +131,22 @@ def test_a_message_is_news_even_if_all_earlier_ones_are_forgotten(ledger: Ledger
 def test_the_sender_learns_the_outcome_from_the_same_row(ledger: Ledger) -> None:
     first, second = say(ledger, "first", "second")
     ledger.inbox.injecting(TEAM, "Bob", first.id)
-    how = {"route": "native", "role": "system"}
-    assert ledger.inbox.settle(TEAM, "Bob", first.id, State.INJECTED, **how) == "Alice"
+    how: dict[str, Any] = {"route": "native", "role": "system"}
+    settled = ledger.inbox.settle(TEAM, "Bob", first.id, State.INJECTED, **how)
     assert ledger.inbox.settle(TEAM, "Bob", second.id, State.STORED) is None
     assert ledger.outbox.untold(TEAM) == ["Alice"]
     (outcome,) = ledger.outbox.outcomes(TEAM, "Alice")
-    assert (outcome.id, outcome.state, outcome.route, outcome.role) == (
-        *(first.id, State.INJECTED),
-        *("native", "system"),
-    )
+    assert outcome == settled == replace(first, state=State.INJECTED, **how)
     assert ledger.outbox.outcomes(TEAM, "Alice") == [] == ledger.outbox.untold(TEAM)
     assert ledger.inbox.receipts(TEAM, "Bob", 10) == []
+
+
+def test_a_sender_that_has_heard_an_outcome_is_not_told_again(ledger: Ledger) -> None:
+    first, second = say(ledger, "first", "second")
+    for each in (first, second):
+        ledger.inbox.settle(TEAM, "Bob", each.id, State.INJECTED)
+    ledger.outbox.heard([first.id])
+    assert [each.id for each in ledger.outbox.outcomes(TEAM, "Alice")] == [second.id]
 
 
 def test_a_message_from_another_home_has_no_sender_to_tell_here(ledger: Ledger, far: Ledger) -> None:
@@ -218,34 +223,47 @@ def test_a_message_behind_one_in_transit_follows_it(ledger: Ledger, far: Ledger)
     assert arrived(ledger) == ["from another", "first", "second", "third"]
 
 
-def test_a_message_to_a_full_inbox_waits_in_transit(ledger: Ledger) -> None:
+def test_a_message_that_comes_back_to_a_full_inbox_stays_in_transit(ledger: Ledger) -> None:
     """Until there is room; the order is kept."""
-    limits = Limits(queue=2, rate=0)
-    sent = say(ledger, "1", "2", "3", limits=limits)
-    (other,) = say(ledger, "4", sender="Dan", limits=limits)
-    assert [each.state for each in (*sent, other)] == [*[State.STORED] * 2, *[State.QUEUED] * 2]
-    (third,) = claim(ledger, ledger.origin)
-    with pytest.raises(InboxFull, match="2 messages are waiting for Bob"):
-        ledger.inbox.store(TEAM, third, limits.queue)
-    ledger.inbox.settle(TEAM, "Bob", sent[0].id, State.INJECTED)
-    (fifth,) = say(ledger, "5", limits=limits)
-    assert fifth.state is State.QUEUED, "it must not overtake the third"
-    ledger.inbox.store(TEAM, third, limits.queue)
-    assert waiting(ledger) == ["2", "3"]
+    (first,) = say(ledger, "1", sender="Dan")
+    ledger.registry.register(TEAM, "Bob", here=False)
+    say(ledger, "2")
+    (parcel,) = claim(ledger)
+    move_back(ledger)
+    with pytest.raises(InboxFull, match="1 messages are waiting for Bob"):
+        ledger.inbox.store(TEAM, parcel, 1)
+    assert states(ledger)["2"] is State.QUEUED
+    assert say(ledger, "3")[0].state is State.QUEUED, "it must not overtake the second"
+    ledger.inbox.settle(TEAM, "Bob", first.id, State.INJECTED)
+    ledger.inbox.store(TEAM, parcel, 1)
+    assert waiting(ledger) == ["2"]
 
 
-def test_only_what_is_in_transit_or_held_counts_for_the_sender(ledger: Ledger) -> None:
+def test_a_sender_may_have_only_so_many_messages_waiting(ledger: Ledger) -> None:
+    """Here, in transit or held; what its receiver has got makes room."""
     limits = Limits(queue=3, rate=0, depth=8)
-    say(ledger, *"abc", limits=limits)
-    for name in ("Bob", "Dan"):
-        ledger.outbox.expire()
-        assert post(ledger, TEAM, "Alice", "Dan", name, limits=limits)[0].state is State.STORED
-    post(ledger, TEAM, "Alice", "Dan", "held", limits=limits, depth=9)
-    for body in ("full", "full too"):
-        assert post(ledger, TEAM, "Alice", "Bob", body, limits=limits)[0].state is State.QUEUED
-    with pytest.raises(MessageRefused, match="3 messages from this sender are already waiting"):
-        post(ledger, TEAM, "Alice", "Bob", "one too many", limits=limits)
+
+    def full() -> bool:
+        try:
+            post(ledger, TEAM, "Alice", "Bob", "x", limits=limits)
+        except MessageRefused as error:
+            assert "3 messages from this sender are already waiting" in str(error)
+            return True
+        return False
+
+    ledger.registry.register(TEAM, "Eve", here=False)
+    (stored,) = post(ledger, TEAM, "Alice", "Dan", "stored", limits=limits)
+    (queued,) = post(ledger, TEAM, "Alice", "Eve", "queued", limits=limits)
+    (held,) = post(ledger, TEAM, "Alice", "Dan", "held", limits=limits, depth=9)
+    assert [each.state for each in (stored, queued, held)] == [State.STORED, State.QUEUED, State.HELD]
+    assert full()
     assert post(ledger, TEAM, "Dan", "Alice", "another sender", limits=limits)[0].state is State.STORED
+    ledger.inbox.settle(TEAM, "Dan", stored.id, State.INJECTED)
+    assert not full() and full()
+    ledger.drop(queued.id)
+    assert not full() and full()
+    ledger.outbox.release([held.id])
+    assert full()
 
 
 def test_a_message_of_this_home_that_comes_back_is_the_same_row(ledger: Ledger, far: Ledger) -> None:
@@ -264,7 +282,7 @@ def test_a_message_of_this_home_that_comes_back_is_the_same_row(ledger: Ledger, 
     assert ledger.inbox.receipts(TEAM, "Bob", 10) == []
     assert claim(ledger) == [] and ledger.transit.next_due(TEAM, "Alice") is None
     assert ledger.transit.copies(TEAM, "Alice") == [], "whoever listens has seen it"
-    assert ledger.inbox.settle(TEAM, "Bob", sent[0].id, State.INJECTED) == "Alice"
+    assert ledger.inbox.settle(TEAM, "Bob", sent[0].id, State.INJECTED) is not None
     deliver(parcels, ledger)
     assert waiting(ledger) == ["2"]
     assert states(ledger) == {"1": State.INJECTED, "2": State.STORED}
