@@ -178,7 +178,7 @@ def _ledger(home: Home, directory: Path) -> Found:
     elif version > Ledger.schema.version:
         yield FAIL, f"{path} was written by a later version of relay. Upgrade relay, or move it away."
     elif version < Ledger.schema.version:
-        yield OK, f"{path} is from an earlier version of relay, and is upgraded when first used"
+        yield OK, f"{path} is from an earlier version of relay, and is moved aside when relay first uses it"
     elif not os.access(path, os.W_OK):
         yield FAIL, f"{path} cannot be written. chmod 600 {path}"
     else:
@@ -253,11 +253,7 @@ def _broker(home: Home, directory: Path) -> Found:
 def _answers(home: Home, endpoint: Endpoint) -> Found:
     import asyncio
 
-    from relay.transport.raw_login import raw_login  # loads the MQTT client
-
-    async def answers(endpoint: Endpoint) -> None:
-        async with raw_login(endpoint, Login("relay-doctor")):
-            pass  # a refused login is an answer, too
+    from relay.transport.visitor import accepts  # loads the MQTT client
 
     embedded = endpoint.kind == "embedded"
     if embedded and (last := last_replacement(str(home.broker))) and time.time() - last.at < _RECENT:
@@ -267,7 +263,7 @@ def _answers(home: Home, endpoint: Endpoint) -> Found:
         if embedded:
             broker.greet(home, endpoint)
         else:
-            asyncio.run(answers(endpoint))
+            asyncio.run(accepts(endpoint, Login("relay-doctor")))  # a refusal is an answer, too
     except BrokerError as error:
         end = (
             "It is replaced within half a minute; to stop it now, run `relay broker stop`."

@@ -18,6 +18,22 @@ PAGE = (ROOT / "docs" / "ARCHITECTURE.md").read_text()
 MOST_ATTRIBUTES = 12
 VALUES = {"Options"}  # not a dataclass, which would cost 5 ms before the agent starts
 
+DOCUMENTED = {"os._exit", "posix._exit", "sys._current_frames", "ctypes._SimpleCData"}
+"""Names that Python documents although they begin with an underscore; like those of named tuples."""
+
+OF_NAMED_TUPLES = {"_asdict", "_fields", "_replace"}
+
+UNAVOIDABLE = {
+    # aiomqtt's own client of paho, which alone tells that a connection is lost before the login's answer.
+    ("transport/mqtt.py", "self._client._client"),
+    # `_socket.socket` has no other accept(2); the module `socket` costs the shim its import.
+    ("shim/control.py", "self._listener._accept"),
+    # argparse has no public list of a parser's arguments.
+    ("cli/command_line.py", "parser._actions"),
+    ("cli/command_line.py", "argparse._SubParsersAction"),
+    ("cli/command_line.py", "action._choices_actions"),
+}
+
 QUESTION_WORDS = {"What", "Whether", "How", "Who", "Whom", "Whose", "Where", "Why", "Which", "That"}
 
 
@@ -149,6 +165,56 @@ def test_only_values_have_more_than_a_dozen_attributes() -> None:
         if len(names) > MOST_ATTRIBUTES:
             large[node.name] = len(names)
     assert large == {}
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
+def own_names(tree: ast.Module) -> set[str]:
+    """Return the names of the functions, classes, variables and attributes that a module defines."""
+    found = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                found.add(name)
+            case ast.Attribute(attr=name, ctx=ast.Store(), value=ast.Name("self")):
+                found.add(name)
+            case ast.Name(id=name, ctx=ast.Store()):
+                found.add(name)
+    return found
+
+
+def private_uses(tree: ast.Module, own: set[str], everywhere: set[str]) -> Iterator[str]:
+    """Yield what a module uses of others that begins with an underscore.
+
+    own, everywhere: the names that the module, and all of relay, define. An attribute of an attribute has an
+    unknown owner, so a name that relay defines elsewhere proves nothing there, nor behind `super()`.
+    """
+    for node in ast.walk(tree):
+        match node:
+            case ast.ImportFrom(names=names):
+                yield from (each.name for each in names if is_private(each.name))
+            case ast.Attribute(attr=name, value=ast.Name("self" | "cls")):
+                if is_private(name) and name not in everywhere:
+                    yield ast.unparse(node)
+            case ast.Attribute(attr=name, value=of) if is_private(name) and name not in OF_NAMED_TUPLES:
+                unknown = isinstance(of, ast.Attribute) or ast.unparse(of) == "super()"
+                if unknown or name not in own:
+                    yield ast.unparse(node)
+
+
+def test_no_private_attribute_of_a_library_is_used() -> None:
+    """It may change with any release. A subclass of a library's class counts, too."""
+    own = {path: own_names(tree) for path, tree in trees().items()}
+    everywhere = set().union(*own.values())
+    found = {
+        (str(path.relative_to(ROOT / "relay")), use)
+        for path, tree in trees().items()
+        for use in private_uses(tree, own[path], everywhere)
+        if use not in DOCUMENTED
+    }
+    assert found == UNAVOIDABLE
 
 
 def test_public_class_names_are_unique() -> None:

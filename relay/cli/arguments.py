@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import sys
-from argparse import SUPPRESS, ArgumentParser, _ActionsContainer
+from argparse import SUPPRESS, ArgumentParser
 from collections.abc import Callable
+from typing import Any, Protocol
 
 from relay import names
 
 LATEST = 50
 """Entries that a list shows by default."""
+
+
+class Arguments(Protocol):
+    """A parser, or a group of its arguments."""
+
+    def add_argument(self, *flags: str, action: str, default: Any, help: str) -> Any: ...
 
 
 def add_actions(parser: ArgumentParser, *, required: bool = True) -> Callable[[str, str], ArgumentParser]:
@@ -35,7 +42,7 @@ def add_session(parser: ArgumentParser) -> None:
     add_team(parser)
 
 
-def add_json(parser: _ActionsContainer, help: str = "print a JSON list", *, below: bool = False) -> None:
+def add_json(parser: Arguments, help: str = "print a JSON list", *, below: bool = False) -> None:
     """Add --json. below: for an action whose command has --json, too; either may be given."""
     parser.add_argument("--json", action="store_true", default=SUPPRESS if below else False, help=help)
 

@@ -223,12 +223,10 @@ def _status(home: Home, args: argparse.Namespace) -> int:
 
 async def _greet(endpoint: Endpoint) -> None:
     """Log in and out. Raise BrokerError."""
-    from relay.transport.mqtt import MqttTransport  # loads the MQTT client
+    from relay.transport.mqtt import connected  # loads the MQTT client
 
-    login = credentials.Login("", user=endpoint.user, password=endpoint.password)
-    transport = MqttTransport(endpoint, login)
-    await transport.connect()
-    transport.close()
+    async with connected(endpoint, credentials.Login("", user=endpoint.user, password=endpoint.password)):
+        pass
 
 
 def _show(args: argparse.Namespace, endpoint: Endpoint | None, problem: str | None = None) -> None:

@@ -270,11 +270,10 @@ def _dimensions_of(store: Any, provider: str) -> int | None:
     if provider == "chroma":
         rows = store.collection.get(limit=1, include=["embeddings"])["embeddings"]
         return len(rows[0]) if rows is not None and len(rows) else None
-    with store._get_cursor() as cursor:  # pgvector keeps the dimensions as the type's modifier
-        cursor.execute(
+    with store.connection_pool.connection() as connection:  # pgvector keeps them as the type's modifier
+        row = connection.execute(
             "SELECT atttypmod FROM pg_attribute"
             " WHERE attrelid = to_regclass(quote_ident(%s)) AND attname = 'vector'",
             (store.collection_name,),
-        )
-        row = cursor.fetchone()
+        ).fetchone()
     return None if row is None or row[0] < 1 else int(row[0])

@@ -569,8 +569,12 @@ _loops: WeakSet[Any] = WeakSet()  # event loops that await jobs, and must never 
 
 def _running_loop() -> Any:
     """Return the event loop that runs on this thread, None if there is none."""
-    events = sys.modules.get("asyncio.events")
-    return None if events is None else events._get_running_loop()
+    if (events := sys.modules.get("asyncio.events")) is None:
+        return None
+    try:
+        return events.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 def _refuse_event_loop() -> None:

@@ -15,20 +15,16 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from relay.errors import BrokerError
 from relay.transport import topics
 from relay.transport.credentials import Credentials, Login
 from relay.transport.endpoint import Endpoint
-from relay.transport.mqtt import ConnectionLost, MqttTransport
+from relay.transport.mqtt import ConnectionLost, MqttTransport, connected
 from relay.transport.probe_result import ADVICE, Finding, ProbeResult
-from relay.transport.raw_login import raw_login
+from relay.transport.visitor import Ear, accepts, beside, hearing, token
 
-SETTLE_SECONDS = 0.2
-"""Extra seconds to wait: a cluster may deliver an earlier message later."""
-
-ANSWER_SECONDS = 15.0
 _WILL_SECONDS = 0.5  # for a broker to notice that a connection broke
 _MAIL_SECONDS = 2.0  # for what was published to arrive
 
@@ -80,10 +76,10 @@ class Attack:
         for sender, receiver in pairs:
             inbox = topics.inbox(receiver.team, receiver.name, sender.name)
             try:
-                async with self._ear(receiver) as ear, self._connection(beside(sender)) as mouth:
+                async with self._ear(receiver) as ear, self._mouth(sender) as mouth:
                     for topic in (inbox, topics.presence(sender.team, sender.name)):
-                        await mouth.publish(topic, token := _token())
-                        if not await ear.hears(token, _MAIL_SECONDS):
+                        await mouth.publish(topic, sent := token())
+                        if not await ear.hears(sent, _MAIL_SECONDS):
                             what = (
                                 f"{receiver.user} does not receive what {sender.user} publishes to {topic}."
                             )
@@ -99,40 +95,45 @@ class Attack:
         """Publish to forbidden topics; nothing must reach the victim."""
         async with self._ear(self._victim) as ear:
             for topic in forged:
-                token = _token()
-                async with self._connection(beside(self._attacker)) as mouth:
+                sent = token()
+                async with self._mouth(self._attacker) as mouth:
                     with contextlib.suppress(ConnectionLost):  # how some brokers refuse
-                        await mouth.publish(topic, token)
+                        await mouth.publish(topic, sent)
                 await ear.settled()
-                if token in ear.heard:
+                if sent in ear.heard:
                     return self._broken(key, f"it published to {topic}")
         return self._held(key, "what it published did not arrive")
 
     async def _will(self, *forged: str) -> ProbeResult:
         async with self._ear(self._victim) as ear:
-            tokens = {topic: _token() for topic in forged}
-            for will in tokens.items():
-                async with raw_login(self._endpoint, beside(self._attacker), will):
-                    pass  # refused because of its will, or accepted, and broken here
+            tokens = {topic: token() for topic in forged}
+            for will in tokens.items():  # refused because of its will, or accepted and published
+                login = replace(beside(self._endpoint, self._attacker), farewell=will, retained=False)
+                await accepts(self._endpoint, login)
             await ear.settled()
             await asyncio.sleep(_WILL_SECONDS)
-            for topic, token in tokens.items():
-                if token in ear.heard:
+            for topic, sent in tokens.items():
+                if sent in ear.heard:
                     return self._broken("will", f"its will went to {topic}")
         return self._held("will", "its will was not published")
 
     async def _overhear(self, key: str, published: Sequence[str], *filters: str) -> ProbeResult:
         """Subscribe to forbidden topics; nothing must arrive."""
-        token = _token()
+        sent = token()
         async with contextlib.AsyncExitStack() as stack:
             # One connection for each filter: a broker may close it because of a forbidden filter.
-            ears = [await stack.enter_async_context(self._ear(self._attacker, each)) for each in filters]
-            mouth = await stack.enter_async_context(self._connection(beside(self._victim)))
+            ears = [await stack.enter_async_context(self._ear(self._attacker)) for _ in filters]
+            for ear, each in zip(ears, filters, strict=True):
+                try:
+                    await ear.transport.subscribe(each, 0)
+                except BrokerError:
+                    ear.deaf = True
+            mouth = await stack.enter_async_context(self._mouth(self._victim))
             for topic in published:
-                await mouth.publish(topic, token)
+                await mouth.publish(topic, sent)
             await asyncio.gather(*(ear.settled() for ear in ears))
             for ear, each in zip(ears, filters, strict=True):
-                if token in ear.heard:
+                if sent in ear.heard:
                     return self._broken(key, f"it received the other's messages by {each}")
                 if internal := [topic for topic in ear.topics if topic.startswith(("$", "_"))]:
                     return self._broken("internals", f"it received {internal[0]} by {each}")
@@ -141,7 +142,7 @@ class Attack:
     async def _session(self) -> ProbeResult:
         """Leave mail in a mailbox of the victim, and try to wipe it with what the attacker can know."""
         name, user = self._victim.name, self._victim.user
-        mailbox = beside(self._victim, keep=True)
+        mailbox = beside(self._endpoint, self._victim, keep=True)
         try:
             if not await self._survives(mailbox):
                 why = (
@@ -156,22 +157,21 @@ class Attack:
                 return self._held("session", secret)
             return self._held("session", "even with the other's client id it could not wipe it")
         finally:
-            async with raw_login(self._endpoint, mailbox):
-                pass  # a clean session deletes the mailbox
+            await accepts(self._endpoint, replace(mailbox, keep=False))  # which deletes the mailbox
 
     async def _survives(self, mailbox: Login, *guesses: str) -> bool:
         """Return True if mail for `mailbox` survives the attacker's logins with `guesses`."""
-        token = _token()
-        async with self._ear(self._victim, mailbox=mailbox):
+        sent = token()
+        async with self._ear(self._victim, mailbox):
             pass
-        async with self._connection(beside(self._victim)) as mouth:
-            await mouth.publish(self._own_inbox, token)
+        async with self._mouth(self._victim) as mouth:
+            await mouth.publish(self._own_inbox, sent)
         for client_id in guesses:
-            async with raw_login(self._endpoint, replace(beside(self._attacker), client_id=client_id)):
-                pass
-        async with self._ear(self._victim, mailbox=mailbox) as ear:
+            login = replace(beside(self._endpoint, self._attacker), client_id=client_id)
+            await accepts(self._endpoint, login)
+        async with self._ear(self._victim, mailbox) as ear:
             await ear.settled()  # queued mail arrives before new mail
-            return token in ear.heard
+            return sent in ear.heard
 
     async def _other_team(self) -> ProbeResult:
         team, name, own = self._victim.team, self._victim.name, self._attacker.name
@@ -181,94 +181,18 @@ class Attack:
         filters = topics.presence_filter(team), topics.presence_filter("+"), topics.inbox_filter(team, name)
         return await self._overhear("team", (self._own_inbox, topics.presence(team, name)), *filters)
 
-    @contextlib.asynccontextmanager
-    async def _connection(self, login: Login) -> AsyncIterator[MqttTransport]:
-        transport = MqttTransport(self._endpoint, login)
-        await transport.connect()
-        with contextlib.closing(transport):
-            yield transport
+    def _mouth(self, agent: Credentials) -> contextlib.AbstractAsyncContextManager[MqttTransport]:
+        return connected(self._endpoint, beside(self._endpoint, agent))
 
     @contextlib.asynccontextmanager
-    async def _ear(
-        self, agent: Credentials, filter: str | None = None, *, mailbox: Login | None = None
-    ) -> AsyncIterator[_Ear]:
-        """Yield a connection of `agent` that listens to its inbox and `filter` (default: team presence)."""
-        async with self._connection(mailbox or beside(agent)) as transport:
-            ear = _Ear(transport, topics.inbox(agent.team, agent.name, agent.name))
-            await transport.subscribe(topics.inbox_filter(agent.team, agent.name), 1, insist=True)
-            try:
-                await transport.subscribe(filter or topics.presence_filter(agent.team), 0)
-            except BrokerError:
-                if filter is None:
-                    raise
-                ear.deaf = True
-            listening = asyncio.create_task(ear.listen())
-            try:
-                yield ear
-            finally:
-                listening.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await listening
+    async def _ear(self, agent: Credentials, mailbox: Login | None = None) -> AsyncIterator[Ear]:
+        """Yield a connection of `agent` that listens to its inbox and its team's presence."""
+        login, presences = mailbox or beside(self._endpoint, agent), topics.presence_filter(agent.team)
+        async with connected(self._endpoint, login) as mouth, hearing(mouth, agent, presences) as ear:
+            yield ear
 
     def _broken(self, key: str, how: str) -> ProbeResult:
         return ProbeResult(key, Finding.BROKEN, f"{self._who}: {how}. {ADVICE[key]}")
 
     def _held(self, key: str, how: str) -> ProbeResult:
         return ProbeResult(key, Finding.HOLDS, f"{self._who}: {how}.")
-
-
-@dataclass(eq=False, slots=True)
-class _Ear:
-    """The payloads and topics that one connection receives. own: the topic on which it publishes to itself.
-
-    deaf: the broker refused its subscription, or the connection was lost.
-    """
-
-    transport: MqttTransport
-    own: str
-    heard: set[bytes] = field(default_factory=set)
-    topics: list[str] = field(default_factory=list)
-    deaf: bool = False
-    _news: asyncio.Event = field(default_factory=asyncio.Event)
-
-    async def listen(self) -> None:
-        try:
-            async for inbound in self.transport.arriving():
-                self.heard.add(inbound.payload)
-                self.topics.append(inbound.topic)
-                self._news.set()
-        except ConnectionLost:
-            self.deaf = True
-            self._news.set()
-
-    async def hears(self, token: bytes, seconds: float = ANSWER_SECONDS) -> bool:
-        """Return True if `token` arrives in time."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                while token not in self.heard and not self.deaf:
-                    self._news.clear()
-                    await self._news.wait()
-        return token in self.heard
-
-    async def settled(self) -> None:
-        """Wait until earlier payloads have arrived, if they arrive at all. Raise BrokerError."""
-        if self.deaf:
-            return
-        await self.transport.publish(self.own, fence := _token())
-        if not await self.hears(fence) and not self.deaf:
-            raise BrokerError(f"a message published to {self.own} did not arrive. Try again.")
-        await asyncio.sleep(SETTLE_SECONDS)
-
-
-def beside(agent: Credentials, *, keep: bool = False) -> Login:
-    """Return the login for a connection of `agent` beside its real ones."""
-    return Login(anybody(), keep, agent.user, agent.password)
-
-
-def anybody() -> str:
-    """Return a client id that nobody has."""
-    return f"relay-{secrets.token_hex(16)}"
-
-
-def _token() -> bytes:
-    return f"relay doctor {secrets.token_hex(8)}".encode()

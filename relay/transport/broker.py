@@ -138,6 +138,7 @@ def stop(home: Home) -> bool:
         return False
     with _election(home):
         _stop(home)
+        (home.broker / broker_supervisor.KEEP).unlink(missing_ok=True)
     return True
 
 
@@ -213,19 +214,16 @@ def _launch(
     home: Home, alive: int, port: int | None, linger: float, *, foreground: bool
 ) -> subprocess.Popen[bytes]:
     """Start a supervisor that inherits `alive` (closed here) and wait until its broker is ready."""
-    with contextlib.ExitStack() as stack:
-        stack.callback(os.close, alive)
-        private_directory(home.broker)
-        report, reporter = os.pipe()
-        stack.callback(os.close, report)
+    report, reporter = os.pipe()
+    with open(report, "rb") as reported:
         with contextlib.ExitStack() as until_started:
+            until_started.callback(os.close, alive)
             until_started.callback(os.close, reporter)
             try:
                 log = os.open(_log(home), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
                 until_started.callback(os.close, log)
-                shutil.rmtree(
-                    home.broker / "jetstream", ignore_errors=True
-                )  # left by a version that kept mail there
+                # Left by a version that kept mail there.
+                shutil.rmtree(home.broker / "jetstream", ignore_errors=True)
                 # One that was killed has left it, and its pids may be those of other programs by now.
                 (home.broker / "endpoint.json").unlink(missing_ok=True)
                 _configure(home, port)
@@ -234,17 +232,9 @@ def _launch(
                     f"cannot write the broker's files in {home.broker}: {error.strerror}. "
                     "Free some space, make it writable, or set RELAY_HOME to another directory."
                 ) from None
-            arguments = (binary(), _config(home), linger, alive, reporter)
+            arguments = map(str, (binary(), _config(home), linger, alive, reporter))
             process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-I",
-                    "-S",
-                    "-c",
-                    broker_supervisor.PROGRAM,
-                    _PACKAGES,
-                    *map(str, arguments),
-                ],
+                [sys.executable, "-I", "-S", "-c", broker_supervisor.PROGRAM, _PACKAGES, *arguments],
                 pass_fds=(alive, reporter),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -253,7 +243,7 @@ def _launch(
             )
         if not foreground:
             process.wait()  # the supervisor is not our child, and outlives us
-        if not (select.select([report], [], [], _START_SECONDS)[0] and os.read(report, 16)):
+        if not (select.select([report], [], [], _START_SECONDS)[0] and reported.read(1)):
             raise _start_error(home)
         return process
 
@@ -325,7 +315,8 @@ def _reload(home: Home, endpoint: Endpoint | None) -> Endpoint | None:
             while b"Reloaded server configuration" not in printed:
                 printed += log.read()
                 if b"Failed to reload" in printed:
-                    return _replace(home, endpoint.port)
+                    _stop(home)
+                    return _ensure(home, endpoint.port, LINGER)
                 if time.monotonic() > deadline:
                     raise BrokerError(
                         f"the broker did not accept a new agent. See {_log(home)}; restarting it with `relay "
@@ -342,16 +333,6 @@ def _reload(home: Home, endpoint: Endpoint | None) -> Endpoint | None:
         ) from None
 
 
-def _replace(home: Home, port: int) -> Endpoint:
-    """Stop the broker, and start another one on its port; under the election lock."""
-    keeps = (home.broker / broker_supervisor.KEEP).exists()
-    _stop(home)
-    endpoint = _ensure(home, port, LINGER)
-    if keeps:
-        (home.broker / broker_supervisor.KEEP).touch(0o600)
-    return endpoint
-
-
 def _stop(home: Home) -> None:
     """Terminate the supervisor, which ends the broker, or a broker without one; under the election lock."""
     descriptor = open_lock(home.broker / "alive.lock")
@@ -363,8 +344,7 @@ def _stop(home: Home) -> None:
                 raise BrokerError(f"the broker did not stop within {_STOP_SECONDS:.0f} s. See {_log(home)}.")
             # A signal that arrives just before a system call does not interrupt it.
             _terminate(home)
-        for name in ("endpoint.json", broker_supervisor.KEEP):
-            (home.broker / name).unlink(missing_ok=True)
+        (home.broker / "endpoint.json").unlink(missing_ok=True)
     finally:
         os.close(descriptor)
 
@@ -386,17 +366,13 @@ def _read_endpoint(home: Home) -> tuple[Endpoint, dict[str, object]] | None:
 
 
 def _start_error(home: Home) -> BrokerError:
-    lines = _printed(home).splitlines()
+    try:
+        lines = _log(home).read_text(errors="replace").splitlines()
+    except OSError:
+        lines = []
     bad = [line for line in lines if "[FTL]" in line or "[ERR]" in line or not line.startswith("[")]
     why = bad[-1] if bad else "it ended without a message"
     return BrokerError(f"the broker could not be started: {why}. The full log is in {_log(home)}.")
-
-
-def _printed(home: Home) -> str:
-    try:
-        return _log(home).read_text(errors="replace")
-    except OSError:
-        return ""
 
 
 def _digest(configuration: str) -> str:

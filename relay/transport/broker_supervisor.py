@@ -30,7 +30,7 @@ import time
 from typing import NoReturn
 
 from relay.transport import nats_streams
-from relay.transport.broker_watch import GO_MEMORY, BrokerWatch
+from relay.transport.broker_watch import GO_MEMORY, BrokerWatch, write_private
 
 PROGRAM = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); "
@@ -72,20 +72,20 @@ def main(arguments: list[str]) -> int:
         wanted = json.loads(text)
         users = wanted["authorization"]["users"]
         # Admit nobody else before the streams have bounds.
-        _write_private(config, json.dumps({**wanted, "authorization": {"users": users[:1]}}).encode())
+        write_private(config, json.dumps({**wanted, "authorization": {"users": users[:1]}}).encode())
         broker = _spawn(binary, config, int(alive), int(report))
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
         native = int(_wait_for(log, READY, 0, NATIVE)[1])
         login = users[0]["user"], users[0]["password"]
         nats_streams.create(wanted["host"], native, *login, START_SECONDS)
-        _write_private(config, text)
+        write_private(config, text)
         printed = os.fstat(log).st_size
         os.kill(broker, signal.SIGHUP)
         _wait_for(log, RELOADED, printed)
         address = {"host": wanted["mqtt"]["host"], "port": wanted["mqtt"]["port"]}
         digest = hashlib.sha256(text).hexdigest()
         endpoint = {**address, "native": native, "pid": broker, "supervisor": os.getpid(), "config": digest}
-        _write_private("endpoint.json", json.dumps(endpoint).encode())
+        write_private("endpoint.json", json.dumps(endpoint).encode())
         os.write(int(report), b"ready\n")
         os.close(int(report))
         watch = BrokerWatch(broker, (address["host"], address["port"]), login, log, directory)
@@ -102,14 +102,6 @@ def main(arguments: list[str]) -> int:
         with contextlib.suppress(FileNotFoundError):
             os.unlink("endpoint.json")  # noqa: PTH108
     return 0
-
-
-def _write_private(path: str, content: bytes) -> None:
-    """Write `path`, 0600, completely or not at all."""
-    descriptor = os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with open(descriptor, "wb") as file:
-        file.write(content)
-    os.replace(f"{path}.new", path)  # noqa: PTH105
 
 
 def _end(_signal: int, _frame: object) -> NoReturn:

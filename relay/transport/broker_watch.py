@@ -144,10 +144,16 @@ def greet(address: tuple[str, int], login: tuple[str, str], timeout: float) -> N
 def note_replacement(directory: str, why: str) -> None:
     """Record that the broker of `directory` is replaced. Raise OSError."""
     last = last_replacement(directory)
+    now = Replacement(time.time(), why, last.times + 1 if last else 1)
     path = os.path.join(directory, REPLACED)  # noqa: PTH118  pathlib would double the supervisor's start
+    write_private(path, json.dumps(now._asdict()).encode())
+
+
+def write_private(path: str, content: bytes) -> None:
+    """Write `path`, 0600, completely or not at all. (`relay.storage.files` takes too long to load here.)"""
     descriptor = os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with open(descriptor, "w") as file:
-        json.dump(Replacement(time.time(), why, last.times + 1 if last else 1)._asdict(), file)
+    with open(descriptor, "wb") as file:
+        file.write(content)
     os.replace(f"{path}.new", path)  # noqa: PTH105
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import secrets
 from collections import deque
 from dataclasses import replace
 
 from relay.errors import BrokerError
 from relay.home import Home
 from relay.transport import broker
-from relay.transport.credentials import Credentials, Login, for_endpoint
+from relay.transport.credentials import Credentials, Login, anybody, for_endpoint
 from relay.transport.endpoint import Endpoint, endpoints
 from relay.transport.mqtt import LONGEST_SECONDS, ConnectionLost, LoginRefused, MqttTransport
 
@@ -63,15 +62,15 @@ class Connector:
             # configuration for another agent.
             for _ in range(_LOGINS - 1):
                 with contextlib.suppress(LoginRefused):
-                    return await _connected(endpoint, login)
-            return await _connected(endpoint, login)
+                    return await MqttTransport(endpoint, login).connect()
+            return await MqttTransport(endpoint, login).connect()
         credentials = await asyncio.to_thread(broker.credentials, self._home, team, name)
         patience = self._patience if len(self._nodes) > 1 else LONGEST_SECONDS
         failures: list[BrokerError] = []
         for endpoint in tuple(self._nodes):
             try:
                 login = _login(endpoint, credentials, mailbox, mailbox, farewell)
-                return await _connected(endpoint, login, patience)
+                return await MqttTransport(endpoint, login, patience=patience).connect()
             except BrokerError as error:
                 failures.append(error)
                 self._pass_over(endpoint)
@@ -101,11 +100,5 @@ def _login(
     farewell: tuple[str, bytes] | None,
 ) -> Login:
     login = for_endpoint(endpoint, credentials)
-    client_id = login.client_id if mailbox else f"relay-{secrets.token_hex(16)}"
+    client_id = login.client_id if mailbox else anybody()
     return replace(login, client_id=client_id, keep=keep, farewell=farewell)
-
-
-async def _connected(endpoint: Endpoint, login: Login, patience: float = LONGEST_SECONDS) -> MqttTransport:
-    transport = MqttTransport(endpoint, login, patience=patience)
-    await transport.connect()
-    return transport

@@ -49,7 +49,8 @@ class Login:
 
     client_id: the agent's mailbox, or a random one.
     keep:      the broker keeps mail for `client_id` while it is offline.
-    farewell:  (topic, payload) that the broker publishes, retained, when the connection breaks.
+    farewell:  (topic, payload) that the broker publishes, and retains if `retained`, when the connection
+               breaks.
     """
 
     client_id: str = field(repr=False)
@@ -57,6 +58,12 @@ class Login:
     user: str | None = None
     password: str | None = field(default=None, repr=False)
     farewell: tuple[str, bytes] | None = None
+    retained: bool = True
+
+
+def anybody() -> str:
+    """Return a client id that nobody has."""
+    return f"relay-{secrets.token_hex(16)}"
 
 
 def for_endpoint(endpoint: Endpoint, credentials: Credentials) -> Login:

@@ -7,55 +7,68 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import secrets
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
 
 from relay.errors import BrokerError
-from relay.transport import mqtt, topics
-from relay.transport.credentials import Login
+from relay.transport import mqtt
+from relay.transport.credentials import Credentials
 from relay.transport.endpoint import Endpoint
-from relay.transport.mqtt import LoginRefused, MqttTransport
+from relay.transport.mqtt import LoginRefused, connected
 from relay.transport.probe_result import Finding, ProbeResult
+from relay.transport.visitor import Ear, beside, hearing, token
 
 ARRIVE_SECONDS = 5.0
 """Seconds that a message may take from an agent to itself."""
 
-_STEPS = ("reach", "login", "subscribe", "passes")
+_STEPS = {
+    "reach": "something is listening.",
+    "login": "it answers and accepts the login.",
+    "subscribe": "an agent may subscribe to its inbox.",
+    "passes": "published messages are acknowledged and arrive.",
+}
 _STUCK = (
     "If it is a broker, it hangs, its storage is full or broken, or its cluster has no majority: check its "
     "log and its disk."
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Visitor:
-    """An agent that tries a broker: its login, and the levels of its team and name."""
-
-    login: Login
-    team: str
-    name: str
-
-    @property
-    def inbox(self) -> str:
-        return topics.inbox(self.team, self.name, self.name)
-
-
-async def examine(endpoint: Endpoint, visitor: Visitor) -> list[ProbeResult]:
+async def examine(endpoint: Endpoint, agent: Credentials) -> list[ProbeResult]:
     """Return a row for each step; the steps after a failure cannot be proved."""
-    found: list[ProbeResult] = []
+    done, failed = list[str](), list[ProbeResult]()
     try:
-        async for key, detail in _steps(endpoint, visitor):
-            found.append(ProbeResult(key, Finding.HOLDS, detail))
-    except _Failed as failed:
-        found.append(ProbeResult(failed.key, Finding.BROKEN, failed.detail))
-    known = {row.key for row in found}
-    why = "an earlier check fails."
-    return found + [ProbeResult(key, Finding.UNPROVED, why) for key in _STEPS if key not in known]
+        await _reach(endpoint)
+        done.append("reach")
+        async with connected(endpoint, beside(endpoint, agent)) as transport:
+            done.append("login")
+            async with hearing(transport, agent) as ear:
+                done.append("subscribe")
+                if not await _passes(ear, ear):
+                    why = f"it accepts a message, but does not deliver it within {ARRIVE_SECONDS:.0f} s."
+                    raise BrokerError(f"{why} Check its access list.")
+                done.append("passes")
+    except BrokerError as error:
+        failed.append(_failure([*_STEPS][len(done)], error))
+    known = {*done, *(row.key for row in failed)}
+    return [
+        *(ProbeResult(key, Finding.HOLDS, _STEPS[key]) for key in done),
+        *failed,
+        *(
+            ProbeResult(key, Finding.UNPROVED, "an earlier check fails.")
+            for key in _STEPS
+            if key not in known
+        ),
+    ]
 
 
-async def one_bus(working: Sequence[tuple[Endpoint, Visitor]], count: int) -> ProbeResult:
-    """Publish at the first address, and listen at each of the others, with the visitor of each.
+def _failure(key: str, error: BrokerError) -> ProbeResult:
+    if key == "login" and "certificate" in str(error):
+        return ProbeResult("tls", Finding.BROKEN, str(error))
+    stuck = key == "passes" or (key == "login" and not isinstance(error, LoginRefused))
+    return ProbeResult(key, Finding.BROKEN, f"{error} {_STUCK}" if stuck else str(error))
+
+
+async def one_bus(working: Sequence[tuple[Endpoint, Credentials]], count: int) -> ProbeResult:
+    """Publish at the first address, and listen at each of the others, as the agent of each.
 
     working: those of the `count` addresses at which a message passes.
     """
@@ -65,10 +78,10 @@ async def one_bus(working: Sequence[tuple[Endpoint, Visitor]], count: int) -> Pr
     if len(working) < 2:
         return ProbeResult("cluster", Finding.UNPROVED, f"a message passes at {len(working)} of {count}.")
     first, *others = working
-    for endpoint, visitor in others:
+    for endpoint, agent in others:
         try:
-            async with _visit(*first) as mouth, _visit(endpoint, visitor) as ear:
-                if visitor.inbox != first[1].inbox or not await _passes(mouth, ear, visitor.inbox):
+            async with _listening(*first) as mouth, _listening(endpoint, agent) as ear:
+                if mouth.own != ear.own or not await _passes(mouth, ear):
                     how = f"messages published at {first[0].url} do not arrive at {endpoint.url}"
                     what = "they are different brokers, so agents on one receive nothing from the other."
                     return ProbeResult("cluster", Finding.BROKEN, f"{how}: {what} List the URLs of only one.")
@@ -80,84 +93,26 @@ async def one_bus(working: Sequence[tuple[Endpoint, Visitor]], count: int) -> Pr
     return ProbeResult("cluster", Finding.HOLDS, "messages published at the first arrive at all the others.")
 
 
-class _Failed(Exception):
-    def __init__(self, key: str, detail: str) -> None:
-        super().__init__(detail)
-        self.key = key
-        self.detail = detail
-
-
-async def _steps(endpoint: Endpoint, visitor: Visitor) -> AsyncIterator[tuple[str, str]]:
-    """Yield the completed steps, and their findings. Raise _Failed."""
-    await _reach(endpoint)
-    yield "reach", "something is listening."
-    transport = MqttTransport(endpoint, visitor.login)
-    try:
-        await transport.connect()
-    except LoginRefused as error:
-        raise _Failed("login", str(error)) from None
-    except BrokerError as error:
-        if "certificate" in str(error):
-            raise _Failed("tls", str(error)) from None
-        raise _Failed("login", f"{error} {_STUCK}") from None
-    with contextlib.closing(transport):
-        yield "login", "it answers and accepts the login."
-        try:
-            await transport.subscribe(topics.inbox_filter(visitor.team, visitor.name), 1, insist=True)
-        except BrokerError as error:
-            raise _Failed("subscribe", str(error)) from None
-        yield "subscribe", "an agent may subscribe to its inbox."
-        try:
-            if not await _passes(transport, transport, visitor.inbox):
-                why = f"it accepts a message, but does not deliver it within {ARRIVE_SECONDS:.0f} s."
-                raise _Failed("passes", f"{why} Check its access list. {_STUCK}")
-        except BrokerError as error:
-            raise _Failed("passes", f"{error} {_STUCK}") from None
-        yield "passes", "published messages are acknowledged and arrive."
-
-
 async def _reach(endpoint: Endpoint) -> None:
     try:
         async with asyncio.timeout(mqtt.CONNECT_SECONDS):
             _, writer = await asyncio.open_connection(endpoint.host, endpoint.port)
     except TimeoutError:
         why = "the host does not answer. It is off or disconnected, or a firewall drops packets."
-        raise _Failed("reach", f"no connection to the broker at {endpoint.url}: {why}") from None
+        raise BrokerError(f"no connection to the broker at {endpoint.url}: {why}") from None
     except OSError as error:
         why = f"no connection to the broker at {endpoint.url} ({error.strerror or error})."
-        raise _Failed("reach", f"{why} Check the host and port, and that the broker is running.") from None
+        raise BrokerError(f"{why} Check the host and port, and that the broker is running.") from None
     writer.transport.abort()
 
 
 @contextlib.asynccontextmanager
-async def _visit(endpoint: Endpoint, visitor: Visitor) -> AsyncIterator[MqttTransport]:
-    transport = MqttTransport(endpoint, visitor.login)
-    await transport.connect()
-    with contextlib.closing(transport):
-        await transport.subscribe(topics.inbox_filter(visitor.team, visitor.name), 1, insist=True)
-        yield transport
+async def _listening(endpoint: Endpoint, agent: Credentials) -> AsyncIterator[Ear]:
+    async with connected(endpoint, beside(endpoint, agent)) as transport, hearing(transport, agent) as ear:
+        yield ear
 
 
-async def _passes(mouth: MqttTransport, ear: MqttTransport, topic: str) -> bool:
-    """Return True if what `mouth` publishes arrives at `ear` in time. Raise BrokerError if it is refused.
-
-    topic: the one to which `ear` has subscribed.
-    """
-    token = f"relay doctor {secrets.token_hex(8)}".encode()
-
-    async def arrives() -> None:
-        async for inbound in ear.arriving():
-            if inbound.payload == token:
-                return
-
-    arriving = asyncio.create_task(arrives())
-    try:
-        await mouth.publish(topic, token)
-        async with asyncio.timeout(ARRIVE_SECONDS):
-            await arriving
-    except TimeoutError:
-        return False
-    finally:
-        arriving.cancel()
-        await asyncio.gather(arriving, return_exceptions=True)
-    return True
+async def _passes(mouth: Ear, ear: Ear) -> bool:
+    """Return True if what `mouth` publishes arrives at `ear` in time. Raise BrokerError if it is refused."""
+    await mouth.transport.publish(ear.own, sent := token())
+    return await ear.hears(sent, ARRIVE_SECONDS)

@@ -1,7 +1,11 @@
 """A connection to the broker.
 
-MQTT 3.1.1 with QoS 1 through aiomqtt (relay needs nothing of MQTT 5).  A transport is used once: it connects,
-works until the connection is lost, and is discarded; the messaging client makes the next.
+MQTT 3.1.1 with QoS 1 through aiomqtt (relay needs nothing of MQTT 5), and through the public callbacks of the
+paho client that aiomqtt drives.  A transport is used once: it connects, works until the connection is lost,
+and is discarded; the messaging client makes the next.
+
+aiomqtt alone would wait in vain for the answer to a login whose connection is closed, forget what arrived
+before a loss, watch the socket for each packet, even if it is closed by then, and wake up every second.
 """
 
 from __future__ import annotations
@@ -13,12 +17,13 @@ import math
 import re
 import socket
 import ssl
-import threading
+from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Self
 
 import aiomqtt
+import paho.mqtt.client as paho
 from aiomqtt.exceptions import MqttConnectError
 from paho.mqtt.enums import MQTTErrorCode
 
@@ -43,7 +48,6 @@ IN_FLIGHT = 64
 """Maximum publishes that await the broker's acknowledgement."""
 
 _ASK_AGAIN = 0.3  # seconds
-_TOO_EARLY = "it closed the connection during the login"
 
 # aiomqtt logs each lost connection, which the messaging client reports in its own words. Disabled, the logger
 # does not even create a record for each packet, a tenth of a packet's cost.
@@ -51,14 +55,12 @@ _quiet = logging.Logger("relay.transport.mqtt")
 _quiet.disabled = True
 
 
-def _look_at(lost: asyncio.Future[None]) -> None:
-    """Retrieve the result of `lost`; otherwise asyncio complains on stderr that nobody did."""
-    if not lost.cancelled():
-        lost.exception()
-
-
 class ConnectionLost(BrokerError):
     """The broker has gone or does not answer; connect again later."""
+
+
+class LoginCut(ConnectionLost):
+    """The broker has closed the connection during the login."""
 
 
 class LoginRefused(BrokerError):
@@ -79,27 +81,13 @@ class Inbound:
     qos: int = 1
 
 
-class _Mail(asyncio.Queue[aiomqtt.Message]):
-    """Arrived payloads. came: set when more have arrived; waiting for it removes none."""
-
-    def _init(self, maxsize: int) -> None:
-        super()._init(maxsize)  # a hook for subclasses
-        self.came = asyncio.Event()
-
-    def _put(self, item: aiomqtt.Message) -> None:
-        super()._put(item)
-        self.came.set()
-
-
 class MqttTransport:
     """One connection to a broker over aiomqtt. Every method but `close` may raise ConnectionLost."""
 
     def __init__(self, endpoint: Endpoint, login: Login, *, patience: float = LONGEST_SECONDS) -> None:
         """patience: seconds within which the broker must answer, if less than the default."""
         self.endpoint = endpoint
-        self._login_seconds = min(patience, CONNECT_SECONDS)
         self._answer_seconds = min(patience, PUBLISH_SECONDS)
-        self._user = login.user
         self._client = aiomqtt.Client(
             endpoint.host,
             endpoint.port,
@@ -109,35 +97,48 @@ class MqttTransport:
             # In 3.1.1, this alone decides whether the broker keeps the mailbox.
             clean_session=not login.keep,
             protocol=aiomqtt.ProtocolVersion.V311,
-            will=None if login.farewell is None else aiomqtt.Will(*login.farewell, qos=1, retain=True),
+            will=None if login.farewell is None else aiomqtt.Will(*login.farewell, 1, login.retained),
             keepalive=KEEPALIVE_SECONDS,
-            timeout=self._login_seconds,
-            queue_type=_Mail,
+            timeout=min(patience, CONNECT_SECONDS),
             # The library warns on stderr, which is the user's terminal.
             logger=_quiet,
             max_inflight_messages=IN_FLIGHT,
             tls_context=ssl.create_default_context() if endpoint.tls else None,
             socket_options=[(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)],
         )
-        self._client.pending_calls_threshold = 10 * IN_FLIGHT
-        # Set if the connection is lost at once; aiomqtt replaces this future after the login.
-        self._lost_at_once = self._client._disconnected
-        self._welcome = self._client._connected
         self._limits: dict[asyncio.Timeout, float] = {}  # of pending answers: the latest deadline of each
         self._extended = 0.0
-        self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
-        raw = self._client._client
-        raw.connect_timeout = self._login_seconds
-        raw.on_socket_register_write = self._register_write
-        self._after_disconnect, raw.on_disconnect = raw.on_disconnect, self._disconnected
-        self._client._misc_loop = self._keep_alive  # type: ignore[method-assign]
+        self._loop = asyncio.get_running_loop()
+        self._mail = deque[Inbound]()  # arrived, and not yielded yet
+        self._news = asyncio.Event()  # more has arrived, or the connection is lost
+        self._lost: asyncio.Future[None] = self._loop.create_future()
+        # aiomqtt 2 shows the client that it drives in no other way.
+        self._paho = self._client._client
+        self._paho.connect_timeout = self._client.timeout
+        self._paho.on_socket_open = self._opened
+        self._paho.on_socket_register_write = self._write_soon
+        self._paho.on_message = self._arrived
+        self._paho.on_disconnect = self._disconnected
+        # aiomqtt's callback, until it is called.
+        self._welcome, self._paho.on_connect = self._paho.on_connect, self._answered
 
-    async def connect(self) -> None:
-        """Connect and log in. Raise LoginRefused if the broker does not know the login."""
+    async def connect(self) -> Self:
+        """Connect, log in, and return self. Raise LoginRefused if the broker does not know the login."""
         # In its own task: a cancelled connect would continue in its thread and log in unattended.
-        connecting = asyncio.create_task(self._client.__aenter__())
+        connecting = self._loop.create_task(self._client.__aenter__())
         try:
+            ends: set[asyncio.Future[Any]] = {connecting, self._lost}
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            if self._welcome is not None and not connecting.done():
+                connecting.cancel()
+                self.close()
+                raise LoginCut(
+                    f"the program at {self.endpoint.url} does not answer like an MQTT broker (it closed the "
+                    "connection during the login). Check the host and port, or try again if the broker is "
+                    "just starting."
+                )
             await asyncio.shield(connecting)
+            return self
         except MqttConnectError as error:
             self.close()
             raise LoginRefused(self._refusal(error)) from None
@@ -180,47 +181,35 @@ class MqttTransport:
 
     async def arriving(self) -> AsyncIterator[Inbound]:
         """Yield arriving payloads until the connection is lost."""
-        # The library's own iterator would lose the message that it was about to yield when it is cancelled,
-        # and its queue when the connection is lost, although the broker has acknowledgements for all of them.
-        came, lost = self._mail.came, self._client._disconnected
-        lost.add_done_callback(lambda _: came.set())
         while True:
             for inbound in self.left():
                 yield inbound
-            if lost.done():
-                _look_at(lost)
+            if self._lost.done():
                 raise ConnectionLost(self._explain(aiomqtt.MqttError("it closed the connection")))
-            await came.wait()
+            await self._news.wait()
 
     def left(self) -> Iterator[Inbound]:
         """Yield payloads that have arrived and were not yielded yet, even after `close`."""
-        self._mail.came.clear()
-        while not self._mail.empty():
-            message = self._mail.get_nowait()
-            yield Inbound(str(message.topic), bytes(message.payload), message.retain, message.qos)
+        self._news.clear()
+        while self._mail:
+            yield self._mail.popleft()
             self._extend()
 
-    @property
-    def _mail(self) -> _Mail:
-        return cast(_Mail, self._client._queue)
+    def close(self, *, politely: bool = True) -> None:
+        """Disconnect at once; never raise. May be called twice, and after a failed login.
 
-    def close(self) -> None:
-        """Disconnect politely, at once; never raise. May be called twice, and after a failed login."""
+        politely: tell the broker first; otherwise it publishes the farewell.
+        """
         # Not with the library's __aexit__: it waits, and may swallow the cancellation that led here.
-        raw = self._client._client
-        sock = raw.socket()
-        if isinstance(sock, socket.socket):  # aiomqtt leaves it open even after a failed login
-            raw.on_socket_register_write = None  # without this callback, paho writes at once
-            with contextlib.suppress(OSError):
-                raw.disconnect()
+        if (sock := self._paho.socket()) is None:  # aiomqtt leaves it open even after a failed login
+            return
+        self._paho.on_socket_register_write = None  # without this callback, paho writes at once
+        with contextlib.suppress(OSError):
+            if politely:
+                self._paho.disconnect()
+            if isinstance(sock, socket.socket):
                 sock.shutdown(socket.SHUT_RDWR)
-            while raw.socket() is not None:  # reads what had arrived, then the end of file, which closes it
-                raw.loop_read()
-        for lost in (self._lost_at_once, self._client._disconnected):
-            if lost.done():
-                _look_at(lost)
-            else:  # the connecting thread may still report a loss
-                lost.add_done_callback(_look_at)
+        self._paho.disconnect()  # if the socket is still open: writing fails now, so paho closes it
 
     @contextlib.asynccontextmanager
     async def _bounded(self, what: str) -> AsyncIterator[None]:
@@ -252,71 +241,74 @@ class MqttTransport:
                 if not limit.expired():
                     limit.reschedule(min(now + self._answer_seconds, latest))
 
-    def _disconnected(self, *details: Any) -> None:
-        """End a login whose connection is gone: aiomqtt would wait for its answer in vain."""
-        self._loop.call_soon_threadsafe(self._end_login)  # this may be the connecting thread
-        if self._after_disconnect is not None:
-            self._after_disconnect(*details)
+    def _opened(self, _client: paho.Client, _userdata: object, sock: Any) -> None:
+        self._loop.call_soon_threadsafe(self._watch, sock)  # this is the thread that connects
 
-    def _end_login(self) -> None:
-        if not self._welcome.done():
-            self._welcome.set_exception(aiomqtt.MqttError(_TOO_EARLY))
+    def _watch(self, sock: socket.socket) -> None:
+        if sock.fileno() != -1:
+            self._loop.add_reader(sock.fileno(), self._read, sock)
+            self._keep_alive()
 
-    async def _keep_alive(self) -> None:
-        """Send pings when they are due.
+    def _answered(self, *answer: Any) -> None:
+        """Pass on the answer to the login; from now on, write each packet at once."""
+        if self._welcome is not None:
+            self._welcome(*answer)
+            self._welcome = None
+        self._paho.on_socket_register_write = self._write
 
-        This replaces aiomqtt's own check every second, which was a quarter of an idle session's wakeups.
-        """
-        while self._client._client.loop_misc() == MQTTErrorCode.MQTT_ERR_SUCCESS:  # noqa: ASYNC110
-            await asyncio.sleep(until_tick(KEEPALIVE_SECONDS / 4))
+    def _disconnected(self, *_: object) -> None:
+        if not self._lost.done():
+            self._lost.set_result(None)
+        self._news.set()
+
+    def _arrived(self, _client: paho.Client, _userdata: object, message: paho.MQTTMessage) -> None:
+        self._mail.append(Inbound(message.topic, bytes(message.payload), message.retain, message.qos))
+        self._news.set()
+
+    def _read(self, sock: socket.socket) -> None:
+        try:
+            self._paho.loop_read()
+            while isinstance(sock, ssl.SSLSocket) and sock.fileno() != -1 and sock.pending():
+                self._paho.loop_read()  # the socket does not report what TLS has already read
+        except Exception:  # noqa: BLE001  from a packet that paho cannot parse
+            self.close()
+
+    def _write_soon(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._write)  # this is the thread that connects
+
+    def _write(self, *_: object) -> None:
+        """Write what waits; what the socket does not accept, once it is ready."""
+        self._paho.loop_write()
+        if self._paho.want_write() and isinstance(sock := self._paho.socket(), socket.socket):
+            self._loop.add_writer(sock.fileno(), self._paho.loop_write)
+
+    def _keep_alive(self) -> None:
+        """Send a ping if one is due, and look again at a tick of this process."""
+        if self._paho.loop_misc() == MQTTErrorCode.MQTT_ERR_SUCCESS:
+            self._loop.call_later(until_tick(KEEPALIVE_SECONDS / 4), self._keep_alive)
 
     def _forget(self, connecting: asyncio.Task[aiomqtt.Client]) -> None:
         """Close a connection whose login nobody awaits any more."""
         if not connecting.cancelled():
             connecting.exception()
-        # aiomqtt's own callback asks for the result of the login, which raises if the login was cancelled.
-        self._client._client.on_disconnect = None
         self.close()
 
-    def _register_write(self, _client: object, _userdata: object, sock: Any) -> None:
-        """Write at once; write what the socket does not accept once it is ready.
-
-        This replaces aiomqtt's own method, which watches the socket for each packet, from the loop's next
-        iteration, when the socket may be closed.
-        """
-        if threading.get_ident() == self._thread:
-            raw = self._client._client
-            raw.loop_write()
-            if raw.want_write():
-                self._watch(sock)
-        else:  # the connecting thread
-            self._loop.call_soon_threadsafe(self._watch, sock)
-
-    def _watch(self, sock: socket.socket) -> None:
-        if sock.fileno() != -1:
-            self._loop.add_writer(sock.fileno(), self._client._client.loop_write)
-
     def _refusal(self, error: MqttConnectError) -> str:
-        url = self.endpoint.url
-        if self._user is None or self.endpoint.user is not None or self.endpoint.kind == "embedded":
+        url, user = self.endpoint.url, self._paho.username
+        if user is None or self.endpoint.user is not None or self.endpoint.kind == "embedded":
             return f"the broker at {url} refuses the login ({error}). Check the user and password."
         return (
-            f"the broker at {url} refuses the login of {self._user} ({error}). `relay broker acl` writes its "
+            f"the broker at {url} refuses the login of {user} ({error}). `relay broker acl` writes its "
             "list of users, and `relay broker credentials export|import` copies a login to another host."
         )
 
     def _explain(self, error: Exception) -> str:
         url = self.endpoint.url
         text = str(error)
-        if text == _TOO_EARLY:
-            return (
-                f"the program at {url} does not answer like an MQTT broker ({text}). Check the host and "
-                "port, or try again if the broker is just starting."
-            )
         if "timed out" in text:
             return (
                 f"the program at {url} does not answer like an MQTT broker within "
-                f"{self._login_seconds:.0f} s. Check the host and port."
+                f"{self._client.timeout:.0f} s. Check the host and port."
             )
         if refused := re.search(r"certificate verify failed: .+?(?=\.? \(_ssl)", text):
             return (
@@ -324,3 +316,10 @@ class MqttTransport:
                 "that host; for a private authority, set SSL_CERT_FILE to its certificate."
             )
         return f"no connection to the broker at {url} ({text})."
+
+
+@contextlib.asynccontextmanager
+async def connected(endpoint: Endpoint, login: Login) -> AsyncIterator[MqttTransport]:
+    """Yield a connection for a block. Raise BrokerError."""
+    with contextlib.closing(await MqttTransport(endpoint, login).connect()) as transport:
+        yield transport

@@ -19,6 +19,7 @@ SUBJECTS = {"publish": "$JS.API.STREAM.CREATE.*", "subscribe": "_INBOX.relay"}
 """The subjects that the user who creates the streams may publish and subscribe to."""
 
 _MB = 1 << 20
+_LONGEST = 1 << 16  # bytes of a line; what sends more is no NATS server
 _MAX_CONSUMERS = 1 << 16
 """Maximum subscriptions with a mailbox, in all. A single agent could use up nats-server's own limit (1000
 since 2.15), and nobody else could subscribe; the memory that these take is watched (broker_watch)."""
@@ -47,14 +48,31 @@ MAX_MEMORY = sum(stream["max_bytes"] for stream in _STREAMS.values())
 """Maximum bytes of all streams together."""
 
 
+def admits(host: str, port: int, user: str | None, password: str | None, timeout: float) -> bool:
+    """Return True if a NATS server lets `user` in. Raise OSError, and ValueError if it is none.
+
+    timeout: seconds for each answer.
+    """
+    with socket.create_connection((host, port), timeout) as connection, connection.makefile("rwb") as server:
+        if not server.readline(_LONGEST).startswith(b"INFO "):
+            raise ValueError(f"no NATS server at port {port}")
+        server.write(_hello(user, password) + b"PING\r\n")
+        server.flush()
+        return b"PONG" in server.readline(_LONGEST)
+
+
+def _hello(user: str | None, password: str | None) -> bytes:
+    login = {} if user is None else {"user": user, "pass": password}
+    return f"CONNECT {json.dumps({'verbose': False, 'pedantic': False} | login)}\r\n".encode()
+
+
 def create(host: str, port: int, user: str, password: str, timeout: float) -> None:
     """Create the streams over the port for NATS clients. Raise OSError and ValueError.
 
     timeout: seconds for each answer.
     """
-    login = {"verbose": False, "pedantic": False, "user": user, "pass": password}
     with socket.create_connection((host, port), timeout) as connection, connection.makefile("rwb") as server:
-        server.write(f"CONNECT {json.dumps(login)}\r\nSUB {SUBJECTS['subscribe']} 1\r\n".encode())
+        server.write(_hello(user, password) + f"SUB {SUBJECTS['subscribe']} 1\r\n".encode())
         for name, bounds in _STREAMS.items():
             stream = {
                 "name": name,

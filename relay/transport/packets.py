@@ -1,4 +1,4 @@
-"""Hand-made MQTT 3.1.1 packets, for cases where no client library works or loading one takes too long."""
+"""Hand-made MQTT 3.1.1 packets, for the broker's supervisor, which loads no library."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ PUBLISH = 0x30
 DISCONNECT = b"\xe0\x00"
 KEEPALIVE_SECONDS = 60
 
-_CLEAN_SESSION, _WILL_QOS_1, _PASSWORD, _USER = 0x02, 0x04 | 0x08, 0x40, 0x80
+_FLAGS = 0x80 | 0x40 | 0x02  # user, password, clean session
 
 
 class Reader(Protocol):
@@ -25,20 +25,10 @@ class Packet(NamedTuple):
     body: bytes
 
 
-def connect(
-    client_id: str, user: str | None, password: str | None, will: tuple[str, bytes] | None = None
-) -> bytes:
-    """Return a CONNECT with a clean session (section 3.1). will: (topic, payload), QoS 1, not retained."""
-    flags, fields = _CLEAN_SESSION, [client_id.encode()]
-    if will is not None:
-        flags |= _WILL_QOS_1
-        fields += [will[0].encode(), will[1]]
-    for text, flag in ((user, _USER), (password, _PASSWORD)):
-        if text is not None:
-            flags |= flag
-            fields.append(text.encode())
-    head = b"\x00\x04MQTT\x04" + bytes([flags]) + KEEPALIVE_SECONDS.to_bytes(2, "big")
-    return _packet(0x10, head + b"".join(map(_field, fields)))
+def connect(client_id: str, user: str, password: str) -> bytes:
+    """Return a CONNECT with a clean session (section 3.1)."""
+    head = b"\x00\x04MQTT\x04" + bytes([_FLAGS]) + KEEPALIVE_SECONDS.to_bytes(2, "big")
+    return _packet(0x10, head + b"".join(_field(text.encode()) for text in (client_id, user, password)))
 
 
 def subscribe(topic: str) -> bytes:

@@ -5,20 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
-import json
 import secrets
 from collections.abc import Sequence
 from dataclasses import replace
 
 from relay.errors import BrokerError
 from relay.names import DEFAULT_TEAM
-from relay.transport import topics
-from relay.transport.attack import ANSWER_SECONDS, Attack, anybody, beside
-from relay.transport.credentials import Credentials, Login, for_endpoint
+from relay.transport import nats_streams, topics
+from relay.transport.attack import Attack
+from relay.transport.credentials import Credentials, Login, anybody, for_endpoint
 from relay.transport.endpoint import Endpoint
-from relay.transport.health import Visitor, examine, one_bus
+from relay.transport.health import examine, one_bus
 from relay.transport.probe_result import ADVICE, CLAIMS, Finding, ProbeResult
-from relay.transport.raw_login import raw_login
+from relay.transport.visitor import ANSWER_SECONDS, accepts
 
 NATS_PORT = 4222
 """The default port on which nats-server listens for NATS clients."""
@@ -40,35 +39,32 @@ async def probe(
     Raise BrokerError if there are too few agents, or the broker goes away meanwhile.
     """
     found: list[ProbeResult] = []
-    working: list[tuple[Endpoint, Visitor]] = []
+    working: list[tuple[Endpoint, Credentials]] = []
+    nobody = Credentials(topics.level(DEFAULT_TEAM), "doctor", "")
     for endpoint in endpoints:
-        rows = await _node(endpoint, agents, native)
+        # The user in a URL logs in whatever the agent is called.
+        visitors = agents if endpoint.user is None else (*agents, nobody)[:1]
+        rows = await _node(endpoint, visitors, native)
         if all(row.status is Finding.HOLDS for row in rows if row.key == "passes"):
-            working.append((endpoint, _visitors(endpoint, agents)[0]))
+            working.append((endpoint, visitors[0]))
         if len(endpoints) > 1:
             rows = [row if row.status is Finding.HOLDS else _at(endpoint, row) for row in rows]
         found += rows
     found.append(await one_bus(working, len(endpoints)))
     if not any(row.key == "team" for row in found):
-        found.append(
-            ProbeResult(
-                "team", Finding.UNPROVED, "all these agents are in one team; add one of another team."
-            )
-        )
+        one_team = "all these agents are in one team; add one of another team."
+        found.append(ProbeResult("team", Finding.UNPROVED, one_team))
     worst = [Finding.BROKEN, Finding.UNPROVED, Finding.HOLDS]
-    rows = []
-    for key in CLAIMS:
-        tried = sorted((row for row in found if row.key == key), key=lambda row: worst.index(row.status))
-        rows += tried[:1]
-    return rows
+    found.sort(key=lambda row: worst.index(row.status))
+    first = {row.key: row for row in reversed(found)}
+    return [first[key] for key in CLAIMS if key in first]
 
 
 async def _node(endpoint: Endpoint, agents: Sequence[Credentials], native: int) -> list[ProbeResult]:
     """Return the rows of one address, some of them several times."""
     if endpoint.user is None and len(agents) < 2:
         raise BrokerError("this test needs two agents. Name two.")
-    visitors = _visitors(endpoint, agents)
-    found = [row for rows in [await examine(endpoint, each) for each in visitors] for row in rows]
+    found = [row for rows in [await examine(endpoint, each) for each in agents] for row in rows]
     broken = {row.key for row in found if row.status is Finding.BROKEN}
     others = [key for key in CLAIMS if key not in {"cluster", *(row.key for row in found)}]
     unproved = [ProbeResult(key, Finding.UNPROVED, _FAILS) for key in others]
@@ -107,24 +103,14 @@ def _at(endpoint: Endpoint, row: ProbeResult) -> ProbeResult:
     return replace(row, detail=row.detail if endpoint.url in row.detail else f"{endpoint.url}: {row.detail}")
 
 
-def _visitors(endpoint: Endpoint, agents: Sequence[Credentials]) -> list[Visitor]:
-    """Return the visitors whose logins are tried at `endpoint`: the agents, or the user in its URL."""
-    if endpoint.user is None:
-        return [Visitor(beside(agent), agent.team, agent.name) for agent in agents]
-    login = Login(anybody(), user=endpoint.user, password=endpoint.password)
-    team = agents[0].team if agents else topics.level(DEFAULT_TEAM)
-    return [Visitor(login, team, agents[0].name if agents else "doctor")]
-
-
 async def _anonymous(endpoint: Endpoint) -> ProbeResult:
     for what, user, password in (
         ("without user and password", None, None),
         ("with an unknown user", f"nobody-{secrets.token_hex(4)}", secrets.token_hex(8)),
     ):
-        async with raw_login(endpoint, Login(anybody(), user=user, password=password)) as welcome:
-            if welcome:
-                advice = "In Mosquitto: allow_anonymous false, and a password_file."
-                return ProbeResult("anonymous", Finding.BROKEN, f"a login {what} is accepted. {advice}")
+        if await accepts(endpoint, Login(anybody(), user=user, password=password)):
+            advice = "In Mosquitto: allow_anonymous false, and a password_file."
+            return ProbeResult("anonymous", Finding.BROKEN, f"a login {what} is accepted. {advice}")
     return ProbeResult(
         "anonymous", Finding.HOLDS, "logins without a user or with an unknown user are refused."
     )
@@ -142,18 +128,16 @@ def _encrypted(endpoint: Endpoint) -> ProbeResult:
 
 
 async def _native(endpoint: Endpoint, agents: Sequence[Credentials], port: int) -> ProbeResult:
-    """Try the port for NATS clients (https://docs.nats.io/reference/reference-protocols/nats-protocol)."""
+    """Try the port for NATS clients."""
     logins = [for_endpoint(endpoint, agent) for agent in agents]
-    users = {(None, None), *((login.user, login.password) for login in logins)}
-    if endpoint.user is not None:
-        users.add((endpoint.user, endpoint.password))
-    for user, password in users:
+    for user, password in {(None, None), *((login.user, login.password) for login in logins)}:
         try:
-            async with asyncio.timeout(ANSWER_SECONDS):
-                answer = await _nats_login(endpoint.host, port, user, password)
-        except (OSError, TimeoutError, asyncio.IncompleteReadError, ValueError):
+            admitted = await asyncio.to_thread(
+                nats_streams.admits, endpoint.host, port, user, password, ANSWER_SECONDS
+            )
+        except (OSError, ValueError):
             return ProbeResult("native", Finding.HOLDS, f"nothing answers as NATS at port {port}.")
-        if b"PONG" in answer:
+        if admitted:
             who = "anybody" if user is None else user
             return ProbeResult(
                 "native",
@@ -162,17 +146,3 @@ async def _native(endpoint: Endpoint, agents: Sequence[Credentials], port: int) 
                 'Give every user allowed_connection_types: ["MQTT"].',
             )
     return ProbeResult("native", Finding.HOLDS, f"port {port} refuses them all.")
-
-
-async def _nats_login(host: str, port: int, user: str | None, password: str | None) -> bytes:
-    """Return the answer of a NATS server to CONNECT and PING. Raise ValueError if it is not one."""
-    reader, writer = await asyncio.open_connection(host, port)
-    try:
-        if not (await reader.readline()).startswith(b"INFO "):
-            raise ValueError(f"no NATS server at port {port}")
-        login = {} if user is None else {"user": user, "pass": password}
-        options = {"verbose": False, "pedantic": False} | login
-        writer.write(f"CONNECT {json.dumps(options)}\r\nPING\r\n".encode())
-        return await reader.readline()
-    finally:
-        writer.transport.abort()

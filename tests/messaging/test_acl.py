@@ -21,7 +21,7 @@ from relay import names
 from relay.errors import BrokerError
 from relay.home import Home
 from relay.message import State
-from relay.transport import acl, attack, broker, raw_login
+from relay.transport import acl, broker, mqtt, visitor
 from relay.transport.credentials import Credentials, Login
 from relay.transport.endpoint import Endpoint, endpoints
 from relay.transport.probe import probe
@@ -40,7 +40,7 @@ PASSWORDS = acl.mosquitto_passwords(TEAM)
 @pytest.fixture(autouse=True)
 def one_node(monkeypatch: pytest.MonkeyPatch) -> None:
     """Skip the wait for a cluster's nodes, which may deliver out of order; these brokers have one node."""
-    monkeypatch.setattr(attack, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(visitor, "SETTLE_SECONDS", 0.0)
 
 
 def check(url: str, agents: list[Credentials] = TEAM, *, native: int = 1) -> dict[str, tuple[Finding, str]]:
@@ -299,13 +299,12 @@ def test_the_example_files_match_what_relay_writes() -> None:
 
 
 def test_an_unanswered_login_is_not_reported_as_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(raw_login, "CONNECT_SECONDS", 0.2)
+    monkeypatch.setattr(mqtt, "CONNECT_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as mute:
         endpoint = Endpoint.of(f"mqtt://127.0.0.1:{mute.getsockname()[1]}")
 
         async def scenario() -> None:
-            with pytest.raises(BrokerError, match="does not answer a login"):
-                async with raw_login.raw_login(endpoint, Login("nobody")):
-                    pass
+            with pytest.raises(BrokerError, match="does not answer like an MQTT broker within"):
+                await visitor.accepts(endpoint, Login("nobody"))
 
         asyncio.run(scenario())

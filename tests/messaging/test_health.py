@@ -79,6 +79,7 @@ def test_working_hung_and_unreachable_brokers_are_distinguished(
         assert {found[key].status for key in STEPS} == {Finding.HOLDS}, found
         assert server._process is not None
         server._process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, server._process.pid, os.WSTOPPED | os.WNOWAIT)
         monkeypatch.setattr(relay.transport.mqtt, "CONNECT_SECONDS", 0.5)
         found = rows(url)
         assert broken(found) == {"login"}

@@ -106,14 +106,23 @@ def test_an_immediately_lost_connection_logs_no_event_loop_error() -> None:
     gc.collect()
 
 
-def test_a_loss_reported_after_closing_logs_no_event_loop_error() -> None:
-    """The connecting thread may report it when the caller has already left."""
+def test_an_answer_to_a_login_that_nobody_awaits_logs_no_event_loop_error() -> None:
+    asked, answer = asyncio.Event(), asyncio.Event()
+
+    async def late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1024)
+        asked.set()
+        await answer.wait()
+        writer.write(b"\x20\x02\x00\x00")
+        assert await reader.read(1024) == b"\xe0\x00", "the client should disconnect"
 
     async def scenario() -> None:
-        transport = MqttTransport(Endpoint.of("mqtt://127.0.0.1:1"), Login("agent"))
-        transport.close()
-        transport._lost_at_once.set_exception(ConnectionError("late"))
-        await asyncio.sleep(0)
+        async with asyncio.timeout(20), serving(late) as endpoint:
+            connecting = asyncio.create_task(MqttTransport(endpoint, NOBODY).connect())
+            await asked.wait()
+            connecting.cancel()
+            await asyncio.wait([connecting])
+            answer.set()
 
     asyncio.run(scenario())
     gc.collect()
@@ -137,6 +146,51 @@ def test_a_connection_closed_by_the_broker_is_reported_in_plain_words() -> None:
 
     asyncio.run(scenario())
     gc.collect()
+
+
+def test_a_packet_that_makes_no_sense_counts_as_the_loss_of_the_connection() -> None:
+    async def nonsense(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1024)
+        writer.write(b"\x20\x02\x00\x00" + b"\x30\x03\x00\x01\xff")  # a topic that is not UTF-8
+        await reader.read(1024)
+
+    async def scenario() -> None:
+        async with asyncio.timeout(20), serving(nonsense) as endpoint:
+            connection = MqttTransport(endpoint, NOBODY)
+            await connection.connect()
+            with contextlib.closing(connection), pytest.raises(ConnectionLost):
+                await anext(connection.arriving())
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("politely", [True, False])
+def test_a_connection_that_takes_nothing_more_can_be_closed(politely: bool) -> None:
+    ended: list[bytes] = []
+
+    async def deaf(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1024)
+        writer.write(b"\x20\x02\x00\x00")
+        await closed.wait()
+        while part := await reader.read(1 << 20):
+            ended.append(part)
+
+    async def scenario() -> None:
+        async with asyncio.timeout(20), serving(deaf) as endpoint:
+            connection = MqttTransport(endpoint, NOBODY)
+            await connection.connect()
+            publishing = asyncio.create_task(connection.publish("a", bytes(16 << 20)))
+            await asyncio.sleep(0)
+            connection.close(politely=politely)
+            closed.set()
+            with pytest.raises(ConnectionLost):
+                await anext(connection.arriving())
+            publishing.cancel()
+            await asyncio.wait([publishing])
+        assert 0 < sum(map(len, ended)) < 16 << 20
+
+    closed = asyncio.Event()
+    asyncio.run(scenario())
 
 
 class Skipping(asyncio.SelectorEventLoop):
