@@ -100,12 +100,15 @@ class MessagingClient:
         names.validate(team, "team")
         names.validate(name)
         connector = Connector(home, broker_url, port=broker_port)
+        bus = attendance.bus_of(broker_url if connector.external else None)
 
         def begin(ledger: Ledger) -> str:
             end_gone(ledger.owners, partial(is_alive, home))
             if owner is not None:
                 ledger.owners.take(team, name, owner, begins=begins)
-            ledger.registry.register(team, name, here=True)
+            # An agent of that name that runs elsewhere gets its messages, unless the broker gives it to us.
+            where = ledger.attendance(bus, team).home(name)
+            ledger.registry.register(team, name, here=where in {None, "", ledger.origin})
             ledger.inbox.recover(team, name, in_hand)
             ledger.prune()
             return ledger.origin
@@ -117,7 +120,6 @@ class MessagingClient:
             resources.push_async_callback(asyncio.to_thread, ledger.close)
             origin = await ledger.run(begin)
             bell = resources.enter_context(Doorbell(home, team, name))
-            bus = attendance.bus_of(broker_url if connector.external else None)
             whose = None if owner is None else owner.id
             limits = limits or Limits()
             return cls(
@@ -185,7 +187,11 @@ class MessagingClient:
         except ExceptionGroup as group:
             if (fatal := group.subgroup((NameInUse, LedgerGone))) is None:
                 raise
-            raise _first(fatal) from None
+            error = _first(fatal)
+            if isinstance(error, NameInUse):
+                with contextlib.suppress(LedgerError):
+                    await self._listener.tracker.leave()
+            raise error from None
         finally:
             self.ended = True
             await self.close()
@@ -492,7 +498,7 @@ class MessagingClient:
             yield
 
     async def _on_announced(self) -> None:
-        await self._listener.tracker.note(self.name)
+        await self._listener.tracker.note(self.name, here=True)
         await self._receiver.look()
 
 

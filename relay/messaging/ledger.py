@@ -64,6 +64,11 @@ class NameRegistry:
                 *row,
             )
 
+    def is_here(self, team: str, name: str) -> bool:
+        """Return True if the last agent of that name was one of this home."""
+        found = self._db.rows("SELECT here FROM registry WHERE team = ? AND key = ?", *keys(team, name))
+        return found == [(1,)]
+
     def teams(self, name: str) -> list[str]:
         """Return the teams (keys) that `name` has ever been in, sorted."""
         found = self._db.rows("SELECT team FROM registry WHERE key = ? ORDER BY team", *keys(name))

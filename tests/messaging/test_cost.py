@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+import sqlite3
 from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 from brokers import Embedded
@@ -16,7 +18,10 @@ from clients import Agent, running
 
 from relay.home import Home
 from relay.message import State
-from relay.messaging import publisher
+from relay.messaging import client, outgoing, presence_listener, publisher
+from relay.messaging.receiver import Receiver
+from relay.storage.sqlite import Writer
+from relay.transport import presence
 from relay.transport.endpoint import Endpoint
 from support import eventually
 
@@ -143,3 +148,82 @@ def test_a_message_costs_what_the_docs_say(
         asyncio.run(scenario())
     finally:
         server.kill()
+
+
+class Traced(sqlite3.Connection):
+    """A connection that records its statements, with `?` for each value, in `found`."""
+
+    found: ClassVar[list[str]] = []
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.set_trace_callback(self.found.append)
+
+
+STATEMENTS, JOBS = 12, 4
+"""What a message within a home costs at most: SQL statements of all processes, and jobs of their ledgers."""
+
+
+def test_a_message_within_a_home_costs_few_statements(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From `send` until its sender knows that it was injected, with its copy for programs outside."""
+    for module, name in (
+        (client, "SWEEP_EVERY"),
+        (outgoing, "LOOK"),
+        (publisher, "_LOOK_AGAIN"),
+        (presence, "HEARTBEAT"),
+    ):
+        monkeypatch.setattr(module, name, 3600.0)
+    monkeypatch.setattr(presence_listener, "AGAIN", 0.1)
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda *args, **named: connect(*args, factory=Traced, **named))
+    jobs: list[str] = []
+    hand_over = Writer._hand_over
+
+    def counted(self: Writer[Any], job: Any) -> None:
+        jobs.append(job[0].__qualname__)
+        hand_over(self, job)
+
+    monkeypatch.setattr(Writer, "_hand_over", counted)
+    copies = 0
+    take = Receiver._take
+
+    def copied(self: Receiver, item: Any) -> Any:
+        nonlocal copies
+        copies += 1
+        return take(self, item)
+
+    monkeypatch.setattr(Receiver, "_take", copied)
+    count = 20
+
+    async def scenario() -> None:
+        async with running(Agent(home, "Alice")) as alice, running(Agent(home, "Bob")) as bob:
+            for agent, other in ((alice, "Bob"), (bob, "Alice")):
+                await eventually(lambda agent=agent, other=other: agent.knows(other))
+
+            async def one() -> None:
+                before = copies
+                await alice.send("Bob", "hello")
+                (message,) = await bob.receive()
+                await bob.inject(message)
+                await alice.outcome(State.INJECTED)
+                await eventually(lambda: copies > before)
+
+            for _ in range(3):
+                await one()
+            Traced.found.clear()
+            jobs.clear()
+            for _ in range(count):
+                await one()
+            statements, done = Traced.found.copy(), jobs.copy()
+        shapes = Counter(
+            re.sub(r"\s+", " ", re.sub(r"'[^']*'|\b\d[\d.e+]*\b", "?", each)) for each in statements
+        )
+        for shape, number in shapes.most_common():
+            print(f"{number / count:5.2f}  {shape}")
+        for job, number in Counter(done).most_common():
+            print(f"{number / count:5.2f}  {job}")
+        # What does not come with each message is not its cost: an announcement, say.
+        assert sum(number // count for number in shapes.values()) <= STATEMENTS
+        assert sum(number // count for number in Counter(done).values()) <= JOBS
+
+    asyncio.run(scenario())

@@ -62,8 +62,12 @@ def check_others_can_talk(home: Home, *, team: str) -> None:
     """Check that two agents of two homes that connect only now find each other and can talk."""
 
     async def scenario() -> None:
-        alice, bob = await abroad(home, "Alice", team=team), Agent(home, "Bob", team=team)
-        async with running(alice), running(bob):
+        async with (
+            running(
+                Agent(home, "Bob", team=team)
+            ) as bob,  # first: it waits for a broker that is being replaced
+            running(await abroad(home, "Alice", team=team)) as alice,
+        ):
             await alice.sees("Bob")
             await alice.send("Bob", "hello")
             (message,) = await bob.receive()

@@ -17,6 +17,7 @@ from clients import Agent, abroad, running, send_as_user
 
 from ledgers import in_ledger, post
 from relay import names
+from relay.control.name_claim import claim
 from relay.errors import NameInUse
 from relay.home import Home
 from relay.message import Message, State
@@ -109,12 +110,18 @@ def test_messages_arrive_while_the_broker_hangs_and_not_again_afterwards(
             pid = await pid_of_broker(home)
             os.kill(pid, signal.SIGSTOP)
             try:
-                sent = await exchange(alice, bob, 50)
+                await exchange(alice, bob, 50)
             finally:
                 os.kill(pid, signal.SIGCONT)
-            await eventually(lambda: copied.get("Bob") == [each.id for each in sent])
-            await alice.send("Bob", "the last")
-            assert [each.body for each in await bob.receive()] == ["the last"]
+            later: set[str] = set()
+
+            async def a_later_copy_arrives() -> bool:  # behind those of the messages above
+                (sent,) = await alice.send("Bob", "later")
+                later.add(sent.id)
+                assert [each.id for each in await bob.receive()] == [sent.id]
+                return bool(later & {*copied.get("Bob", [])})
+
+            await eventually(a_later_copy_arrives)
             assert bob.messages.empty()
 
     asyncio.run(scenario())
@@ -284,12 +291,17 @@ def test_a_program_can_send_as_another_home_and_gets_receipts(home: Home) -> Non
                 await script.publish(topic, parcel("Script", number), qos=1)
             first, second = await bob.receive(2)
             assert [each.id for each in (first, second)] == ["Script-1-hello", "Script-2-hello"]
+            states: set[tuple[str, State]] = set()
+
+            async def reported(*expected: tuple[str, State]) -> None:
+                while not {*expected} <= states:
+                    (receipt,) = await heard(script)
+                    assert isinstance(receipt, Receipt)
+                    states.add((receipt.id, receipt.state))
+
+            await reported((first.id, State.STORED), (second.id, State.STORED))
             await bob.inject(first)
-            states: list[tuple[str, State]] = []
-            while (first.id, State.INJECTED) not in states or (second.id, State.STORED) not in states:
-                (receipt,) = await heard(script)
-                assert isinstance(receipt, Receipt)
-                states.append((receipt.id, receipt.state))
+            await reported((first.id, State.INJECTED))
             assert bob.messages.empty()
 
     asyncio.run(scenario())
@@ -418,5 +430,26 @@ def test_messages_reach_the_agent_elsewhere_after_one_of_its_name_was_refused_he
                 assert [each.body for each in await bob.receive(2)] == [body, f"{body} again"]
                 assert refused.messages.empty()
             assert bob.messages.empty()
+
+    asyncio.run(scenario())
+
+
+def test_a_refused_agent_that_lives_on_keeps_no_messages(home: Home) -> None:
+    """It was opened before its home knew of the other agent, so it counted as the one of that name."""
+    near = Home.from_env({"RELAY_HOME": str(home.state.parent.parent / "near")}).ensure()
+
+    async def scenario() -> None:
+        bob = await abroad(home, "Bob")
+        alice = Agent(near, "Alice", url=(await abroad(home, "Alice")).url)
+        shim = claim(near, "default", "Bob")
+        refused = await Agent(near, "Bob", url=bob.url).open()
+        async with running(bob), running(alice):
+            await eventually(lambda: alice.knows("Bob"))
+            assert (await alice.send("Bob", "0"))[0].state is State.STORED
+            with pytest.raises(NameInUse):
+                await refused.run()
+            assert (await alice.send("Bob", "1"))[0].state is State.QUEUED
+            assert [each.body for each in await bob.receive(2)] == ["0", "1"]
+        shim.release()
 
     asyncio.run(scenario())
