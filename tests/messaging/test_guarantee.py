@@ -293,6 +293,7 @@ class Network(RuleBasedStateMachine):
         """
         if typing:
             self.begin_typing("Carol")
+            self.type("Carol")
         self.die("Carol")
         for _ in range(1 + back):
             left = self.homes["Carol"]
@@ -470,6 +471,9 @@ class Network(RuleBasedStateMachine):
             flying, self.flying = self.flying, []
             for payload in flying:
                 self.arrive(*payload)
+        self.nothing_is_typed_twice()
+        self.order_is_kept()
+        self.copies_are_published_once()
         self.every_message_is_listed_with_its_true_state()
         for id, record in self.records.items():
             self.check_outcome(id, record)
