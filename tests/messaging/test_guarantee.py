@@ -508,7 +508,7 @@ class Network(RuleBasedStateMachine):
 class Moving(Network):
     """Most happens between Alice and Carol, who moves."""
 
-    routes: ClassVar = [("Alice", "Carol")]
+    routes: ClassVar = [("Alice", "Carol")] * 4
     instead: ClassVar = {"Bob": "Carol", "Dan": "Alice"}
 
 
