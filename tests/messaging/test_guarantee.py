@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -75,6 +76,11 @@ class Record:
 
 
 class Network(RuleBasedStateMachine):
+    """routes: who sends to whom. instead: who acts when another agent is drawn."""
+
+    routes: ClassVar[list[tuple[str, str]]] = PAIRS
+    instead: ClassVar[dict[str, str]] = {}
+
     def __init__(self) -> None:
         super().__init__()
         self.folder = tempfile.TemporaryDirectory(prefix="guarantee-")
@@ -104,11 +110,12 @@ class Network(RuleBasedStateMachine):
     def start_everyone(self) -> None:
         for name in HOMES:
             self.start(name)
-        for pair in PAIRS * 2:
+        for pair in self.routes * 2:
             self.send(pair, Priority.NORMAL, depth=0)
 
     @rule(pair=pairs, priority=st.sampled_from(Priority), depth=st.sampled_from([*[0] * 15, 9]))
     def send(self, pair: tuple[str, str], priority: Priority, depth: int) -> None:
+        pair = pair if pair in self.routes else self.routes[0]
         if process := self.processes.get(pair[0]):
             try:
                 (message,) = send(process.ledger,
@@ -124,6 +131,7 @@ class Network(RuleBasedStateMachine):
     @rule(name=agents, there=st.booleans(), outcome=st.sampled_from(["taken", "refused", "dies"]))
     def publish(self, name: str, there: bool, outcome: str) -> None:
         """there: whether the receivers count as online. outcome: the broker's, or the sender's death."""
+        name = self.instead.get(name, name)
         if process := self.processes.get(name):
             copies = process.ledger.transit.copies(TEAM, name)
             self.copies += [each.message.id for each in copies]
@@ -140,6 +148,7 @@ class Network(RuleBasedStateMachine):
 
     @rule(name=agents, outcome=st.sampled_from(["taken", "refused", "dies"]))
     def publish_receipts(self, name: str, outcome: str) -> None:
+        name = self.instead.get(name, name)
         if process := self.processes.get(name):
             receipts = process.ledger.inbox.receipts(TEAM, name, 3)
             self.flying += [(each.sender, name, encode(each)) for each in receipts]
@@ -170,6 +179,7 @@ class Network(RuleBasedStateMachine):
 
     @rule(name=agents)
     def begin_typing(self, name: str) -> None:
+        name = self.instead.get(name, name)
         process = self.processes.get(name)
         if process is None or process.typing is not None:
             return
@@ -181,6 +191,7 @@ class Network(RuleBasedStateMachine):
 
     @rule(name=agents)
     def type(self, name: str) -> None:
+        name = self.instead.get(name, name)
         process = self.processes.get(name)
         if process is not None and process.typing is not None and not process.typed:
             process.typed = True
@@ -189,6 +200,7 @@ class Network(RuleBasedStateMachine):
     @rule(name=agents, doubt=st.booleans())
     def settle(self, name: str, doubt: bool) -> None:
         """Settle the text: if typed, as confirmed or in doubt; otherwise it waits again or is rejected."""
+        name = self.instead.get(name, name)
         process = self.processes.get(name)
         if process is None or process.typing is None:
             return
@@ -204,6 +216,7 @@ class Network(RuleBasedStateMachine):
     @rule(name=agents, again=st.booleans())
     def work(self, name: str, again: bool) -> None:
         """Let everything work for a while; if `again`, the broker will repeat everything."""
+        name = self.instead.get(name, name)
         self.start(name)
         self.work_on_mail(name)
         if not again:
@@ -217,6 +230,7 @@ class Network(RuleBasedStateMachine):
 
     @rule(name=agents)
     def die(self, name: str) -> None:
+        name = self.instead.get(name, name)
         if process := self.processes.pop(name, None):
             if process.typing is not None:
                 self.records[process.typing.id].excuses.add("died while typing")
@@ -224,6 +238,7 @@ class Network(RuleBasedStateMachine):
 
     @rule(name=agents, typed=st.booleans())
     def die_while_typing(self, name: str, typed: bool) -> None:
+        name = self.instead.get(name, name)
         self.work_on_mail(name)
         self.begin_typing(name)
         if typed:
@@ -234,6 +249,7 @@ class Network(RuleBasedStateMachine):
     @rule(name=agents)
     def start(self, name: str) -> None:
         """Do what a session does when it starts."""
+        name = self.instead.get(name, name)
         if name in self.processes:
             return
         ledger = Ledger(Path(self.folder.name) / f"{self.homes[name]}.db", clock=lambda: self.now)
@@ -245,12 +261,14 @@ class Network(RuleBasedStateMachine):
 
     @rule(name=agents)
     def prune(self, name: str) -> None:
+        name = self.instead.get(name, name)
         if process := self.processes.get(name):
             process.ledger.prune()
 
     @rule(pair=pairs)
     def notice_receiver(self, pair: tuple[str, str]) -> None:
         """Let the sender notice that the receiver is online, and where."""
+        pair = pair if pair in self.routes else self.routes[0]
         sender, receiver = pair
         if (process := self.processes.get(sender)) and (home := self.home_of(receiver)):
             if home != process.ledger.origin:
@@ -261,6 +279,7 @@ class Network(RuleBasedStateMachine):
     @rule(name=agents)
     def notice_deaths(self, name: str) -> None:
         """Let a session mark what dead sessions of its home were typing."""
+        name = self.instead.get(name, name)
         if process := self.processes.get(name):
             for each in process.ledger.inbox.begun(TEAM):
                 if self.home_of(each) != process.ledger.origin:
@@ -274,6 +293,7 @@ class Network(RuleBasedStateMachine):
         """
         if typing:
             self.begin_typing("Carol")
+            self.type("Carol")
         self.die("Carol")
         for _ in range(1 + back):
             left = self.homes["Carol"]
@@ -284,16 +304,14 @@ class Network(RuleBasedStateMachine):
                 if record.pair[1] == "Carol" and (id in stays or id in self.published):
                     record.excuses.add("moved")
             # A broker may redeliver a message for any home of hers, but not to two of them.
-            self.flying = [
-                (to, *what) for to, *what in self.flying if to != "Carol" or what[-1] not in self.arrived
-            ]
+            self.flying = [each for each in self.flying if each[0] != "Carol" or each[2] not in self.arrived]
             self.homes["Carol"] = "there" if left == "here" else "here"
             self.start("Carol")
             if back:
                 self.die("Carol")
         self.start("Carol")
         if noticed:
-            for pair in PAIRS:
+            for pair in self.routes:
                 self.notice_receiver(pair)
 
     @rule(seconds=st.sampled_from([*[1.0, RETRY] * 8, TTL / 2, TTL, -3600.0, DAY, (KEEP_DAYS + 1) * DAY]))
@@ -440,7 +458,7 @@ class Network(RuleBasedStateMachine):
             self.start(name)
         for name in HOMES:
             self.settle(name, doubt=False)
-        for pair in PAIRS:
+        for pair in self.routes:
             self.notice_receiver(pair)
         for name in HOMES:
             self.notice_deaths(name)
@@ -453,6 +471,9 @@ class Network(RuleBasedStateMachine):
             flying, self.flying = self.flying, []
             for payload in flying:
                 self.arrive(*payload)
+        self.nothing_is_typed_twice()
+        self.order_is_kept()
+        self.copies_are_published_once()
         self.every_message_is_listed_with_its_true_state()
         for id, record in self.records.items():
             self.check_outcome(id, record)
@@ -484,6 +505,13 @@ class Network(RuleBasedStateMachine):
                 raise AssertionError(f"it stays {record.seen} forever")
 
 
+class Moving(Network):
+    """Most happens between Alice and Carol, who moves."""
+
+    routes: ClassVar = [("Alice", "Carol")] * 4
+    instead: ClassVar = {"Bob": "Carol", "Dan": "Alice"}
+
+
 def _profile() -> settings:
     """Return settings for a few seconds; RELAY_LONG=1 runs for minutes, with new examples each time."""
     return settings(
@@ -499,3 +527,5 @@ pytestmark = pytest.mark.timeout(3600 if LONG else 120)
 
 TestGuarantee: Callable[[], None] = Network.TestCase
 TestGuarantee.settings = _profile()  # type: ignore[attr-defined]
+TestMoving: Callable[[], None] = Moving.TestCase
+TestMoving.settings = _profile()  # type: ignore[attr-defined]
