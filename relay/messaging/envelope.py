@@ -108,8 +108,7 @@ def origin_of(ledger: str, priority: Priority, owner: str | None) -> str:
 
 def copy_of(message: Message, ledger: str) -> Envelope:
     """Return the envelope of a message within the home of `ledger`, for whoever listens on the broker."""
-    ttl = None if message.expires is None else max(0.0, message.expires - message.time)
-    return Envelope(message, origin_of(ledger, message.priority, None), 0, 0, ttl, ledger)
+    return Envelope(message, origin_of(ledger, message.priority, None), 0, 0, home=ledger)
 
 
 def encode(item: Envelope | Receipt) -> bytes:

@@ -44,8 +44,8 @@ TAKING = 64
 """Maximum payloads handed to the ledger without waiting for it; it commits queued ones together."""
 
 KNOWN = 1.0
-"""Seconds until it is recorded that a sender's session knows an outcome. If it is killed earlier, the next one
-reports the outcome again."""
+"""Seconds until it is recorded that a sender's session knows an outcome. If it is killed earlier, the next
+one reports the outcome again."""
 
 _log = logging.getLogger(__name__)
 

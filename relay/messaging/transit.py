@@ -12,6 +12,7 @@ from __future__ import annotations
 import sqlite3
 import sys
 from collections.abc import Callable, Collection, Iterable
+from operator import itemgetter
 from typing import Any
 
 from relay import names
@@ -102,9 +103,9 @@ class Transit:
         if not self._db.rows(f"SELECT 1 FROM messages WHERE {due} LIMIT 1", *who):
             return []
         with self._db.transaction() as db:
-            published = f"UPDATE messages SET due = NULL WHERE {due} RETURNING {COLUMNS}"
-            rows = db.execute(published, who).fetchall()
-        return [copy_of(message_of(row), self._db.origin) for row in rows]
+            published = f"UPDATE messages SET due = NULL WHERE {due} RETURNING place, {COLUMNS}"
+            rows = sorted(db.execute(published, who).fetchall(), key=itemgetter(0))
+        return [copy_of(message_of(row), self._db.origin) for _, *row in rows]
 
     def ask(self, team: str, sender: str, home: Callable[[str], str | None]) -> list[Envelope]:
         """Return messages of `sender` that wait in another home, to ask it for their outcomes.

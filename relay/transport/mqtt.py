@@ -173,10 +173,13 @@ class MqttTransport:
         async with self._bounded("unsubscribe"):
             await self._client.unsubscribe(topic, timeout=math.inf)
 
-    async def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
-        """Publish; return once the broker has acknowledged it, which says nothing about any receiver."""
+    async def publish(self, topic: str, payload: bytes, *, retain: bool = False, qos: int = 1) -> None:
+        """Publish; return once the broker has acknowledged it, which says nothing about any receiver.
+
+        qos: 0 to return once it is sent.
+        """
         async with self._bounded("publish"):
-            await self._client.publish(topic, payload, qos=1, retain=retain, timeout=math.inf)
+            await self._client.publish(topic, payload, qos=qos, retain=retain, timeout=math.inf)
         self._extend()
 
     async def arriving(self) -> AsyncIterator[Inbound]:
