@@ -453,3 +453,16 @@ def test_a_refused_agent_that_lives_on_keeps_no_messages(home: Home) -> None:
         shim.release()
 
     asyncio.run(scenario())
+
+
+def test_an_outcome_is_reported_once_whatever_becomes_of_the_senders_session(home: Home) -> None:
+    async def scenario() -> None:
+        alice = Agent(home, "Alice")
+        async with running(Agent(home, "Bob")) as bob:
+            for body in ("before", "after"):
+                async with running(alice):
+                    await alice.send("Bob", body)
+                    await bob.inject(*await bob.receive())
+                    assert (await alice.outcome(State.INJECTED)).body == body
+
+    asyncio.run(scenario())
