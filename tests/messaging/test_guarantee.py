@@ -136,6 +136,8 @@ class Network(RuleBasedStateMachine):
             copies = process.ledger.transit.copies(TEAM, name)
             self.copies += [each.message.id for each in copies]
             self.flying += [(each.message.to, name, encode(each)) for each in copies]
+            # A message that is published while nobody knows her home may arrive in both.
+            process.ledger.transit.park(TEAM, name, lambda to, _: to != "Carol" or to in self.processes)
             parcels = process.ledger.transit.claim(
                 TEAM, name, lambda receiver, attempt: RETRY if there else None, 3, self.home_of
             )
