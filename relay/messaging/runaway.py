@@ -26,7 +26,7 @@ class Limits:
     rate:       messages from one agent to another in WINDOW.
     depth:      messages that led to one another since the user's last input.
     broadcasts: broadcasts of one agent in WINDOW.
-    queue:      waiting messages of one sender, or for one receiver; more are refused.
+    queue:      waiting messages of one sender, and those of other homes for one receiver; more are refused.
     ttl:        seconds after which a message that has not arrived expires.
     """
 
