@@ -107,8 +107,10 @@ class MessagingClient:
             if owner is not None:
                 ledger.owners.take(team, name, owner, begins=begins)
             # An agent of that name that runs elsewhere gets its messages, unless the broker gives it to us.
-            where = ledger.attendance(bus, team).home(name)
-            ledger.registry.register(team, name, here=where in {None, "", ledger.origin})
+            if ledger.attendance(bus, team).home(name) in {None, "", ledger.origin}:
+                ledger.arrive(team, name, None if owner is None else owner.id)
+            else:
+                ledger.registry.register(team, name)
             ledger.inbox.recover(team, name, in_hand)
             ledger.prune()
             return ledger.origin
@@ -498,7 +500,7 @@ class MessagingClient:
             yield
 
     async def _on_announced(self) -> None:
-        await self._listener.tracker.note(self.name, here=True)
+        await self._listener.tracker.arrive(self._receiver.owner)
         await self._receiver.look()
 
 

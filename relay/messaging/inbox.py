@@ -10,7 +10,6 @@ import sqlite3
 from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import replace
-from typing import Any
 
 from relay.errors import LedgerError, MessageRefused
 from relay.message import MAX_BODY, Message, State
@@ -25,7 +24,6 @@ from relay.messaging.ledger_database import (
     message_of,
 )
 from relay.messaging.owner import addressee, is_run
-from relay.messaging.transit import follow
 
 KEEP_DAYS = 30
 """Days for which settled messages are kept; their ids are not accepted twice."""
@@ -79,10 +77,9 @@ class Inbox:
 
         A message that overtook another gets no receipt before its turn, so its sender publishes it again with
         a new `Envelope.base`.  A known message gets another receipt: its sender seems to have missed the
-        first.  A message of this home is in its place already, or was dropped meanwhile, unless it was in
-        transit.  One for another home of the receiver is ignored: it may have been typed there, and its
-        sender says so (`Transit.appeared`).  A message so old that `prune` may have forgotten it is
-        uncertain.
+        first.  A message that this home sent is ignored: it is here already (`Transit.end`).  One for another
+        home of the receiver is ignored, too: it may have been typed there, and its sender says so
+        (`Transit.appeared`).  A message so old that `prune` may have forgotten it is uncertain.
 
         owner: the owner of the receiver's name (None: not known). A message for a run that is over is
         rejected; one for another folder's agent is ignored, and published again when that agent appears.
@@ -98,22 +95,20 @@ class Inbox:
         message, now = envelope.message, self._db.now()
         pair = keys(team, message.to, message.sender)
         found = self._db.rows(
-            f"SELECT {_PAIR}, told IS NOT NULL, state, here FROM messages WHERE id = ?", *pair, message.id
+            f"SELECT {_PAIR}, told IS NOT NULL FROM messages WHERE id = ?", *pair, message.id
         )
-        ((same, sent_here, state, here),) = found or ((True, False, None, False),)
+        ((same, sent_here),) = found or ((True, False),)
         if not same:
             raise ForeignPayload("its id is another message's")
-        if sent_here and (here or state not in {State.QUEUED, State.SENT}):
+        if sent_here:
             return
         stream = (*pair, envelope.origin)
         with self._db.transaction() as db:
             turn = _turn(db, stream)
-            if here:
+            if found:
                 db.execute("UPDATE messages SET receipted = NULL WHERE id = ?", (message.id,))
-                _release(db, stream, turn, envelope)
+                _release(db, stream, turn, envelope.base)
                 return
-            if sent_here and envelope.sequence > max(turn, envelope.base):
-                return  # it stays in transit, and comes again when it need not wait for others
             end: tuple[State, str] | None = None
             if another or addressee(db, *pair[:2]) == (envelope.owner or owner, True):
                 end = State.REJECTED, f"the {message.to} that it was sent to has ended"
@@ -123,24 +118,16 @@ class Inbox:
                     return
                 end = State.UNCERTAIN, "it came again, and its receiver may have received it long ago"
             self._check_room(db, pair, envelope, turn, 0 if end else most, owner)
-            new: dict[str, Any] = {"here": 1, "origin": envelope.origin, "sequence": envelope.sequence}
-            new["state"], new["detail"] = end or (State.STORED, None)
-            if sent_here:
-                changes = ", ".join(f"{column} = ?" for column in new)
-                db.execute(
-                    f"UPDATE messages SET {changes}, due = NULL WHERE id = ?", (*new.values(), message.id)
-                )
-                follow(db, message.id, now)
-            else:
-                stored = replace(
-                    message,
-                    state=new.pop("state"),
-                    detail=new.pop("detail"),
-                    expires=None if envelope.ttl is None else now + envelope.ttl,
-                )
-                new |= {"size": len(message.body.encode()), "owner": envelope.owner or owner}
-                insert(db, team, stored, accepted=now, **new)
-            _release(db, stream, turn, envelope)
+            state, detail = end or (State.STORED, None)
+            expires = None if envelope.ttl is None else now + envelope.ttl
+            stored = replace(message, state=state, detail=detail, expires=expires)
+            more = {
+                "origin": envelope.origin,
+                "sequence": envelope.sequence,
+                "size": len(message.body.encode()),
+            }
+            insert(db, team, stored, accepted=now, here=1, owner=envelope.owner or owner, **more)
+            _release(db, stream, turn, envelope.base)
 
     def _check_room(
         self,
@@ -329,24 +316,21 @@ def _turn(db: sqlite3.Connection, stream: tuple[str, ...]) -> int:
     return int(row[0]) if row else 1
 
 
-def _release(db: sqlite3.Connection, stream: tuple[str, ...], turn: int, envelope: Envelope) -> None:
+def _release(db: sqlite3.Connection, stream: tuple[str, ...], turn: int, base: int) -> None:
     """Give their turns to the messages of a stream that no longer wait for earlier ones.
 
-    turn: the result of `_turn`. envelope: the latest of the stream.
+    turn: the result of `_turn`.
     """
-    following = max(envelope.base, turn)
+    following = max(base, turn)
     arrived = f"SELECT 1 FROM messages WHERE {_STREAM} AND sequence = ? LIMIT 1"
     while db.execute(arrived, (*stream, following)).fetchone():
         following += 1
-    if following != turn:
-        db.execute(
-            "INSERT INTO pairs VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET next = excluded.next",
-            (*stream, following),
-        )
-    held = db.execute(
-        f"SELECT place FROM messages WHERE {_STREAM} AND turn IS NULL AND sequence BETWEEN ? AND ? "
-        "ORDER BY sequence",
-        (*stream, min(turn, envelope.sequence), following - 1),
-    ).fetchall()
-    for place in held:
+    if following == turn:
+        return
+    db.execute(
+        "INSERT INTO pairs VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET next = excluded.next",
+        (*stream, following),
+    )
+    held = f"SELECT place FROM messages WHERE {_STREAM} AND turn IS NULL AND sequence < ? ORDER BY sequence"
+    for place in db.execute(held, (*stream, following)).fetchall():
         db.execute(f"UPDATE messages SET turn = {NEXT_TURN} WHERE place = ?", place)

@@ -106,6 +106,23 @@ class Ledger(LedgerDatabase):
         """Return the attendance of `team` on the broker `bus` (`attendance.bus_of`)."""
         return Attendance(self, bus, team)
 
+    def arrive(self, team: str, name: str, owner: str | None = None) -> None:
+        """Record that `name` is an agent of this home, which gives it its messages.
+
+        owner: the owner of its name; None: not known.
+        """
+        self.registry.register(team, name, here=True)
+        self.transit.end(team, name, owner)
+
+    def move_away(self, team: str, name: str, home: str | None = None, owner: str | None = None) -> list[str]:
+        """Record that `name` is an agent of another home, which gets its messages; return their senders.
+
+        home, owner: as for `Transit.appeared`.
+        """
+        self.registry.register(team, name, here=False)
+        self.transit.begin(team, name, owner)
+        return self.transit.appeared(team, name, home, owner)
+
     def messages(
         self,
         *,

@@ -37,7 +37,7 @@ _WAITS = "(SELECT count(*) FROM (SELECT 1 FROM messages WHERE team = ?1 AND send
 
 _FACTS = (
     "SELECT owners.owner, ifnull(owners.ended, 0), ifnull(registry.here, 0), "
-    f"EXISTS (SELECT 1 FROM messages WHERE {_PAIR} AND {PENDING} AND owner IS owners.owner), {NEXT_TURN}, "
+    f"{NEXT_TURN}, "
     "(SELECT owner FROM owners WHERE team = ?1 AND key = ?2 AND latest), "
     + " + ".join(map(_WAITS.format, (PENDING, "state = 'held'", "here AND state = 'stored'")))
     + f", EXISTS (SELECT 1 FROM messages WHERE {_PAIR} AND state = 'held'), {_RELEASED}, "
@@ -225,11 +225,11 @@ class Outbox:
 
 
 class _Facts(NamedTuple):
-    """The facts that decide what becomes of a message, as of the transaction that sends it.
+    """The facts on which the state of a new message depends, as of the transaction that sends it.
 
     pair:    the keys of team, sender and receiver.
     owner:   the owner of the receiver's name (None: not known). ended: it was a run that is over.
-    here:    the receiver is an agent of this home. pending: messages to that owner are in transit.
+    here:    the receiver is an agent of this home.
     turn:    the next turn in this home.
     sent_by: the owner of the sender's name. waiting: how many of its messages wait.
     held, released, lately: as in runaway.Pair.
@@ -239,7 +239,6 @@ class _Facts(NamedTuple):
     owner: str | None
     ended: bool
     here: bool
-    pending: bool
     turn: int
     sent_by: str | None
     waiting: int
@@ -257,9 +256,7 @@ class _Facts(NamedTuple):
     @property
     def state(self) -> State:
         """The first state of a message: stored in this home, or queued for another."""
-        # What is still in transit comes first, even to this home, where its receiver may have moved.
-        stored = (self.here and not self.pending) or _is_read_here(self.pair)
-        return State.STORED if stored else State.QUEUED
+        return State.STORED if self.here or _is_read_here(self.pair) else State.QUEUED
 
     def columns(
         self, db: sqlite3.Connection, rank: int, now: float, *, copied: bool = False

@@ -54,32 +54,20 @@ class PresenceTracker:
     # When each agent was last noted; seconds, monotonic.
     _noted: dict[str, float] = field(default_factory=dict, init=False)
 
-    async def note(self, name: str, *, here: bool | None = None) -> None:
-        """Record in the ledger, to the hour, that `name` is online; here: as for `register`.
-
-        Raise LedgerError.
-        """
-        if self._is_news(name, 0.0) or here:
-            await self.ledger.run(lambda ledger: ledger.registry.register(self.team, name, here=here))
-            self._noted[names.key(name)] = time.monotonic()
+    async def arrive(self, owner: str | None) -> None:
+        """Record that this client's agent has its name. Raise LedgerError."""
+        await self.ledger.run(lambda ledger: ledger.arrive(self.team, self.name, owner))
+        self._noted[names.key(self.name)] = time.monotonic()
 
     async def leave(self) -> None:
         """Send the messages for this client's agent to the home in which its name is. Raise LedgerError."""
 
         def leave(ledger: Ledger) -> set[str]:
-            return self._move(ledger, self.name, self.attendance(ledger).home(self.name) or None, None)
+            where = self.attendance(ledger).home(self.name) or None
+            return {*ledger.move_away(self.team, self.name, where)}
 
         for sender in await self.ledger.run(leave):
             ring(self.home, self.team, sender)
-
-    def _move(self, ledger: Ledger, name: str, home: str | None, owner: str | None) -> set[str]:
-        """Send the messages for `name` to another home; return their senders.
-
-        home, owner: as for `Transit.appeared`.
-        """
-        ledger.registry.register(self.team, name, here=False)
-        ledger.transit.begin(self.team, name, owner)
-        return {*ledger.transit.appeared(self.team, name, home, owner)}
 
     async def begin(self) -> None:
         """Record which agents of this home left while no session listened. Raise LedgerError."""
@@ -128,7 +116,7 @@ class PresenceTracker:
                 and (appeared or ledger.registry.is_here(self.team, heard.name))
                 and not self.is_alive(self.team, heard.name)  # or it was ending when the other one appeared
             ):
-                concerned.update(self._move(ledger, heard.name, *seen))
+                concerned.update(ledger.move_away(self.team, heard.name, *seen))
             elif appeared:
                 concerned.update(ledger.transit.appeared(self.team, heard.name, *seen))
             left = left or not heard.online

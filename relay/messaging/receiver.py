@@ -222,7 +222,10 @@ class Receiver:
     def _report(self, outcomes: list[Message], arrived: list[tuple[int, Message]]) -> None:
         for message in outcomes:
             self._in_flight.pop(message.id, None)
-            self.publish(OutcomeReported(message))
+            if message.id in self._known:  # the bell was faster than this look, which has recorded it
+                self._known.discard(message.id)
+            else:
+                self.publish(OutcomeReported(message))
         for turn, message in arrived:
             if turn > self._seen:  # another look may have reported it meanwhile
                 self._seen = turn

@@ -18,7 +18,14 @@ from typing import Any
 from relay import names
 from relay.message import Priority, State
 from relay.messaging.envelope import Envelope, Receipt, copy_of, origin_of
-from relay.messaging.ledger_database import COLUMNS, LedgerDatabase, advance, keys, message_of
+from relay.messaging.ledger_database import (
+    COLUMNS,
+    NEXT_TURN,
+    LedgerDatabase,
+    advance,
+    keys,
+    message_of,
+)
 
 WINDOW = 256
 """Maximum unconfirmed messages of a stream in flight. Brokers queue about 1,000 for one client; they
@@ -186,9 +193,7 @@ class Transit:
             return []
         with self._db.transaction() as db:
             if home is not None:
-                detail = f"{receiver} was on another host, and may have received it there"
-                for id in self._db.rows(f"SELECT id {pending} AND home <> ?4", *pair, home):
-                    advance(db, "id = ?", id, State.UNCERTAIN, detail)
+                self._give_up(pair, receiver, home)
             db.execute(
                 "UPDATE messages SET due = ?4, attempts = min(attempts, 1) "
                 f"{pending.removeprefix('FROM messages ')}",
@@ -212,10 +217,36 @@ class Transit:
         with self._db.transaction() as db:
             for place, sender, rank in db.execute(waits, pair).fetchall():
                 db.execute(
-                    "UPDATE messages SET state = ?1, told = ?1, here = 0, turn = NULL, origin = NULL, "
-                    "sequence = ?2 WHERE place = ?3",
+                    "UPDATE messages SET state = ?1, told = ?1, here = 0, turn = NULL, sequence = ?2, "
+                    "attempts = due IS NULL WHERE place = ?3",  # its copy was published
                     (State.QUEUED, next_sequence(db, (team, sender, to, rank)), place),
                 )
+
+    def end(self, team: str, receiver: str, owner: str | None = None) -> None:
+        """Store the messages in transit to `receiver` here: it runs in this home.
+
+        owner: as for `appeared`, as are messages that it may have received in another home.
+        """
+        pair = (*keys(team, receiver), owner)
+        pending = f"SELECT place FROM messages WHERE {_RECEIVER} AND {PENDING} ORDER BY sequence, place"
+        if not self._db.rows(pending, *pair):
+            return
+        with self._db.transaction() as db:
+            self._give_up(pair, receiver, self._db.origin)
+            for place in db.execute(pending, pair).fetchall():
+                db.execute(
+                    "UPDATE messages SET state = 'stored', told = 'stored', detail = NULL, here = 1, "
+                    f"turn = {NEXT_TURN}, due = iif(attempts, NULL, ?), home = NULL WHERE place = ?",
+                    (self._db.now(), *place),
+                )
+
+    def _give_up(self, pair: tuple[str | None, ...], receiver: str, home: str) -> None:
+        """Make the messages uncertain that the receiver may have received in another home than `home`."""
+        detail = f"{receiver} was on another host, and may have received it there"
+        elsewhere = f"SELECT id FROM messages WHERE {_RECEIVER} AND {PENDING} AND home <> ?4"
+        with self._db.transaction() as db:
+            for id in self._db.rows(elsewhere, *pair, home):
+                advance(db, "id = ?", id, State.UNCERTAIN, detail)
 
     def sent(self, ids: Collection[str]) -> None:
         """Record that the broker has accepted these messages."""
@@ -276,12 +307,6 @@ class Transit:
         asks = f"SELECT DISTINCT sender FROM messages WHERE team = ? AND {ELSEWHERE} AND ask <= ? LIMIT ?"
         found = [*self._db.rows(due, *its), *self._db.rows(asks, *its, ASKING)]
         return sorted({sender for (sender,) in found})
-
-
-def follow(db: sqlite3.Connection, id: str, now: float) -> None:
-    """Make the messages due for which the arrival of message `id` has made room in the window."""
-    query = "SELECT team, sender_key, to_key, priority, owner FROM messages WHERE id = ?"
-    _slide(db, db.execute(query, (id,)).fetchone(), now)
 
 
 def unblock(db: sqlite3.Connection, ids: Iterable[str], now: float) -> None:

@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from clients import Agent, abroad, register, running, send_as_user
@@ -80,10 +81,10 @@ def test_within_a_home_only_one_copy_of_a_message_passes_through_the_broker(
     published: list[str] = []
     publish = MqttTransport.publish
 
-    async def counted(self: MqttTransport, topic: str, payload: bytes, *, retain: bool = False) -> None:
+    async def counted(self: MqttTransport, topic: str, payload: bytes, **more: Any) -> None:
         if "/inbox/" in topic:
             published.append(topic)
-        await publish(self, topic, payload, retain=retain)
+        await publish(self, topic, payload, **more)
 
     monkeypatch.setattr(MqttTransport, "publish", counted)
 

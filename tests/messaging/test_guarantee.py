@@ -256,7 +256,7 @@ class Network(RuleBasedStateMachine):
             return
         ledger = Ledger(Path(self.folder.name) / f"{self.homes[name]}.db", clock=lambda: self.now)
         self.processes[name] = Process(ledger)
-        ledger.registry.register(TEAM, name, here=True)
+        ledger.arrive(TEAM, name)
         ledger.inbox.recover(TEAM, name)
         ledger.prune()
         ledger.transit.resume(TEAM, name)
@@ -272,11 +272,9 @@ class Network(RuleBasedStateMachine):
         """Let the sender notice that the receiver is online, and where."""
         pair = pair if pair in self.routes else self.routes[0]
         sender, receiver = pair
-        if (process := self.processes.get(sender)) and (home := self.home_of(receiver)):
-            if home != process.ledger.origin:
-                process.ledger.registry.register(TEAM, receiver, here=False)
-                process.ledger.transit.begin(TEAM, receiver)
-            process.ledger.transit.appeared(TEAM, receiver, home)
+        process, home = self.processes.get(sender), self.home_of(receiver)
+        if process and home and home != process.ledger.origin:
+            process.ledger.move_away(TEAM, receiver, home)
 
     @rule(name=agents)
     def notice_deaths(self, name: str) -> None:

@@ -14,7 +14,7 @@ from relay.errors import LedgerError, MessageRefused
 from relay.message import Message, OutgoingMessage, Priority, State
 from relay.messaging.channels import CATCH_UP
 from relay.messaging.envelope import Envelope, Receipt, decode, encode
-from relay.messaging.inbox import NEWS, InboxFull
+from relay.messaging.inbox import NEWS
 from relay.messaging.ledger import KEEP_DAYS, Ledger
 from relay.messaging.owner import Owner
 from relay.messaging.runaway import Limits
@@ -53,16 +53,13 @@ def states(ledger: Ledger) -> dict[str, State]:
 
 def move(ledger: Ledger, far: Ledger, name: str = "Bob") -> None:
     """Let `name` appear in the home of `far`, as the home of `ledger` notices."""
-    far.registry.register(TEAM, name, here=True)
-    ledger.registry.register(TEAM, name, here=False)
-    ledger.transit.begin(TEAM, name)
-    ledger.transit.appeared(TEAM, name, far.origin)
+    far.arrive(TEAM, name)
+    ledger.move_away(TEAM, name, far.origin)
 
 
 def move_back(ledger: Ledger, name: str = "Bob") -> None:
     """Let `name` appear in the home of `ledger` again."""
-    ledger.registry.register(TEAM, name, here=True)
-    ledger.transit.appeared(TEAM, name, ledger.origin)
+    ledger.arrive(TEAM, name)
 
 
 def deliver(envelopes: list[Envelope], to: Ledger, **more: Any) -> None:
@@ -208,37 +205,6 @@ def test_a_message_of_an_agent_to_the_user_needs_no_turn(ledger: Ledger) -> None
 # Order, and room.
 
 
-def test_a_message_behind_one_in_transit_follows_it(ledger: Ledger, far: Ledger) -> None:
-    """Its receiver has come here meanwhile; stored at once, the message would overtake the earlier one."""
-    ledger.registry.register(TEAM, "Bob", here=False)
-    say(ledger, "first")
-    move_back(ledger)
-    (second,) = say(ledger, "second", priority=Priority.LOW)
-    assert second.state is State.QUEUED
-    assert say(ledger, "from another", sender="Dan")[0].state is State.STORED
-    deliver(claim(ledger, ledger.origin), ledger)
-    assert waiting(ledger) == ["from another", "first", "second"]
-    (third,) = say(ledger, "third")
-    assert third.state is State.STORED
-    assert arrived(ledger) == ["from another", "first", "second", "third"]
-
-
-def test_a_message_that_comes_back_to_a_full_inbox_stays_in_transit(ledger: Ledger) -> None:
-    """Until there is room; the order is kept."""
-    (first,) = say(ledger, "1", sender="Dan")
-    ledger.registry.register(TEAM, "Bob", here=False)
-    say(ledger, "2")
-    (parcel,) = claim(ledger)
-    move_back(ledger)
-    with pytest.raises(InboxFull, match="1 messages are waiting for Bob"):
-        ledger.inbox.store(TEAM, parcel, 1)
-    assert states(ledger)["2"] is State.QUEUED
-    assert say(ledger, "3")[0].state is State.QUEUED, "it must not overtake the second"
-    ledger.inbox.settle(TEAM, "Bob", first.id, State.INJECTED)
-    ledger.inbox.store(TEAM, parcel, 1)
-    assert waiting(ledger) == ["2"]
-
-
 def test_a_sender_may_have_only_so_many_messages_waiting(ledger: Ledger) -> None:
     """Here, in transit or held; what its receiver has got makes room."""
     limits = Limits(queue=3, rate=0, depth=8)
@@ -266,65 +232,34 @@ def test_a_sender_may_have_only_so_many_messages_waiting(ledger: Ledger) -> None
     assert full()
 
 
-def test_a_message_of_this_home_that_comes_back_is_the_same_row(ledger: Ledger, far: Ledger) -> None:
-    """Its receiver has moved here while it was in transit; the broker may deliver it twice."""
+def test_messages_in_transit_are_stored_here_once_their_receiver_is_here(ledger: Ledger) -> None:
+    """In the order of their sending, before later ones; what the broker still delivers changes nothing."""
     ledger.registry.register(TEAM, "Bob", here=False)
-    sent = say(ledger, "1", "2")
+    sent = say(ledger, *map(str, range(WINDOW + 10)))
     parcels = claim(ledger)
-    ledger.transit.sent([each.id for each in sent])
+    ledger.transit.sent([each.message.id for each in parcels])
     move_back(ledger)
-    deliver([parcels[1]], ledger)
-    assert waiting(ledger) == [], "its turn comes after the first"
-    deliver([parcels[0], *parcels], ledger)
-    assert [entry.message.id for entry in ledger.messages()] == [each.id for each in sent]
-    assert arrived(ledger) == waiting(ledger) == ["1", "2"]
-    assert {each.state for each in ledger.outbox.outcomes(TEAM, "Alice")} == {State.STORED}
-    assert ledger.inbox.receipts(TEAM, "Bob", 10) == []
-    assert claim(ledger) == [] and ledger.transit.next_due(TEAM, "Alice") is None
-    assert ledger.transit.copies(TEAM, "Alice") == [], "whoever listens has seen it"
-    assert ledger.inbox.settle(TEAM, "Bob", sent[0].id, State.INJECTED) is not None
+    (later,) = say(ledger, "later")
+    assert later.state is State.STORED
     deliver(parcels, ledger)
-    assert waiting(ledger) == ["2"]
-    assert states(ledger) == {"1": State.INJECTED, "2": State.STORED}
+    expected = [*(each.body for each in sent), "later"]
+    assert waiting(ledger) == expected
+    assert [entry.message.body for entry in ledger.messages()] == expected
+    assert ledger.outbox.outcomes(TEAM, "Alice") == [] == ledger.inbox.receipts(TEAM, "Bob", 10)
+    assert claim(ledger) == []
+    copied = [each.message.body for each in ledger.transit.copies(TEAM, "Alice")]
+    assert copied == expected[len(parcels) :], "whoever listens has seen the others"
 
 
-@pytest.mark.parametrize("ended", ["dropped", "expired", "moved"])
-def test_a_message_that_came_back_first_does_not_wait_for_a_lost_one(
-    ledger: Ledger, far: Ledger, clock: Clock, ended: str
+def test_a_message_that_another_home_may_have_is_uncertain_once_its_receiver_is_here(
+    ledger: Ledger, far: Ledger
 ) -> None:
     ledger.registry.register(TEAM, "Bob", here=False)
-    (lost,) = say(ledger, "lost", ttl=10)
-    claim(ledger, far.origin if ended == "moved" else None)
-    say(ledger, "next")
-    (parcel,) = claim(ledger)
-    ledger.transit.sent([lost.id, parcel.message.id])
-    ledger.registry.register(TEAM, "Bob", here=True)
-    deliver([parcel], ledger)
-    if ended == "dropped":
-        ledger.drop(lost.id)
-    elif ended == "expired":
-        clock.now += 10
-        ledger.outbox.expire()
+    say(ledger, "published")
+    claim(ledger, far.origin)
+    say(ledger, "not yet")
     move_back(ledger)
-    deliver(claim(ledger, ledger.origin), ledger)
-    assert waiting(ledger) == ["next"]
-
-
-def test_what_comes_back_makes_room_for_more(ledger: Ledger) -> None:
-    """As a receipt does: a stream has a window."""
-    ledger.registry.register(TEAM, "Bob", here=False)
-    with ledger.transaction():
-        sent = say(ledger, *map(str, range(WINDOW + 10)))
-        parcels = [*claim(ledger), *claim(ledger), *claim(ledger)]
-    assert len(parcels) == WINDOW
-    move_back(ledger)
-    parcels = [*claim(ledger), *claim(ledger), *claim(ledger)]
-    with ledger.transaction():
-        deliver(parcels, ledger)
-    rest = claim(ledger)
-    assert len(rest) == 10
-    deliver(rest, ledger)
-    assert len(waiting(ledger)) == len(sent)
+    assert states(ledger) == {"published": State.UNCERTAIN, "not yet": State.STORED}
 
 
 def test_a_message_that_comes_back_after_its_outcome_changes_nothing(
@@ -412,11 +347,10 @@ def test_a_message_that_returns_with_its_receiver_is_given_once(ledger: Ledger, 
     move(ledger, far)
     parcels = claim(ledger)  # the receiver has left again
     move_back(ledger)
-    (again,) = claim(ledger, ledger.origin)
-    deliver([*parcels, again], ledger)
+    deliver(parcels, ledger)
     assert waiting(ledger) == ["hello"] and len(ledger.messages()) == 1
     ledger.inbox.settle(TEAM, "Bob", sent.id, State.INJECTED)
-    deliver([*parcels, again], ledger)
+    deliver(parcels, ledger)
     assert waiting(ledger) == [] and states(ledger) == {"hello": State.INJECTED}
 
 
@@ -505,19 +439,6 @@ def test_a_released_message_is_stored_at_once(ledger: Ledger, clock: Clock) -> N
     assert ledger.outbox.expire() == 0
     clock.now += 1
     assert ledger.outbox.expire() == 2
-
-
-def test_a_released_message_follows_one_in_transit(ledger: Ledger) -> None:
-    (held,) = say(ledger, "held", depth=9, limits=Limits(depth=8))
-    ledger.registry.register(TEAM, "Bob", here=False)
-    say(ledger, "in transit")
-    move_back(ledger)
-    ledger.outbox.release([held.id])
-    assert states(ledger) == {"held": State.QUEUED, "in transit": State.QUEUED}
-    parcels = claim(ledger, ledger.origin)
-    assert [each.message.body for each in parcels] == ["held", "in transit"]
-    deliver([*parcels, *parcels], ledger)
-    assert waiting(ledger) == ["in transit", "held"]
 
 
 def test_a_receipt_changes_no_message_within_this_home(ledger: Ledger) -> None:
