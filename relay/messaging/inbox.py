@@ -107,7 +107,7 @@ class Inbox:
             turn = _turn(db, stream)
             if found:
                 db.execute("UPDATE messages SET receipted = NULL WHERE id = ?", (message.id,))
-                _release(db, stream, turn, envelope.base)
+                _release(db, stream, turn, envelope)
                 return
             end: tuple[State, str] | None = None
             if another or addressee(db, *pair[:2]) == (envelope.owner or owner, True):
@@ -127,7 +127,7 @@ class Inbox:
                 "size": len(message.body.encode()),
             }
             insert(db, team, stored, accepted=now, here=1, owner=envelope.owner or owner, **more)
-            _release(db, stream, turn, envelope.base)
+            _release(db, stream, turn, envelope)
 
     def _check_room(
         self,
@@ -316,21 +316,24 @@ def _turn(db: sqlite3.Connection, stream: tuple[str, ...]) -> int:
     return int(row[0]) if row else 1
 
 
-def _release(db: sqlite3.Connection, stream: tuple[str, ...], turn: int, base: int) -> None:
+def _release(db: sqlite3.Connection, stream: tuple[str, ...], turn: int, envelope: Envelope) -> None:
     """Give their turns to the messages of a stream that no longer wait for earlier ones.
 
-    turn: the result of `_turn`.
+    turn: the result of `_turn`. envelope: the latest of the stream.
     """
-    following = max(base, turn)
+    following = max(envelope.base, turn)
     arrived = f"SELECT 1 FROM messages WHERE {_STREAM} AND sequence = ? LIMIT 1"
     while db.execute(arrived, (*stream, following)).fetchone():
         following += 1
-    if following == turn:
-        return
-    db.execute(
-        "INSERT INTO pairs VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET next = excluded.next",
-        (*stream, following),
-    )
-    held = f"SELECT place FROM messages WHERE {_STREAM} AND turn IS NULL AND sequence < ? ORDER BY sequence"
-    for place in db.execute(held, (*stream, following)).fetchall():
+    if following != turn:
+        db.execute(
+            "INSERT INTO pairs VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET next = excluded.next",
+            (*stream, following),
+        )
+    held = db.execute(
+        f"SELECT place FROM messages WHERE {_STREAM} AND turn IS NULL AND sequence BETWEEN ? AND ? "
+        "ORDER BY sequence",
+        (*stream, min(turn, envelope.sequence), following - 1),
+    ).fetchall()
+    for place in held:
         db.execute(f"UPDATE messages SET turn = {NEXT_TURN} WHERE place = ?", place)

@@ -119,9 +119,10 @@ class Ledger(LedgerDatabase):
 
         home, owner: as for `Transit.appeared`.
         """
-        self.registry.register(team, name, here=False)
-        self.transit.begin(team, name, owner)
-        return self.transit.appeared(team, name, home, owner)
+        with self.transaction():
+            self.registry.register(team, name, here=False)
+            self.transit.begin(team, name, owner)
+            return self.transit.appeared(team, name, home, owner)
 
     def messages(
         self,

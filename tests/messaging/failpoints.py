@@ -131,6 +131,7 @@ TYPING = Point("failpoints:type_into", before=Outcome(State.UNCERTAIN, 0), after
 
 STARTING = [
     Point(_OWNERS + "take"),
+    Point(_LEDGER + "arrive"),
     Point(_REGISTRY + "register"),
     Point(_LEDGER + "prune"),
     Point(_OUTBOX + "expire"),
@@ -178,7 +179,9 @@ TRANSACTIONS = [
     Point(_LEDGER + "drop"),
     Point(_LEDGER + "read"),
     Point(_OUTBOX + "release"),
+    Point(_LEDGER + "move_away"),
     Point(_TRANSIT + "begin"),
+    Point(_TRANSIT + "end"),
     Point(_TRANSIT + "park"),
     Point(_TRANSIT + "reopen"),
     Point(_TRANSIT + "ask"),
