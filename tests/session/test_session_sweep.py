@@ -246,7 +246,7 @@ class Life:
         return enough and len(inward) >= given and all(m.state.final for m in (*outward, *inward))
 
     def _is_replaced(self) -> bool:
-        """Return True once a first death in the middle is over, and a session that replaces the dead is ready.
+        """Return True once a first death in the middle is over, and the next session is ready.
 
         A receipt settles a message before its last steps, so `_settled` may come first.
         """
