@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import queue
 import threading
-import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, wait
 from typing import Any
@@ -35,7 +34,8 @@ class InProcessBackend(DistantBackend):
         )
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
-        self._running: tuple[str, float] | None = None  # the call that runs, and when it began
+        self._running: tuple[str, Future[Any]] | None = None  # the call that runs
+        self._abandoned: Future[Any] | None = None  # the last call that ran when its caller gave up
         self._closed = False
 
     def _call(self, method: str, *arguments: object) -> Any:
@@ -51,14 +51,15 @@ class InProcessBackend(DistantBackend):
             self._start()
             self._jobs.put((future, method, arguments))
         if not wait([future], self._timeout).done:
-            future.cancel()  # if it has not started, it never will
+            if not future.cancel():  # otherwise it has not started, and never will
+                self._abandoned = future
             raise MemoryStoreError(too_late(WHAT, self._timeout))
         return future.result()
 
     def _overdue(self) -> str | None:
-        """Return the method whose call has exceeded the timeout and still runs; None if there is none."""
+        """Return the method whose call was abandoned and still runs; None if there is none."""
         running = self._running
-        return running[0] if running is not None and time.monotonic() - running[1] > self._timeout else None
+        return running[0] if running is not None and running[1] is self._abandoned else None
 
     def close(self) -> None:
         with self._lock:
@@ -75,13 +76,12 @@ class InProcessBackend(DistantBackend):
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
             future, method, arguments = job
-            if not future.set_running_or_notify_cancel():
-                continue
-            self._running = method, time.monotonic()
-            try:
-                future.set_result(perform(self._opened(), WHAT, method, *arguments))
-            except MemoryStoreError as error:
-                future.set_exception(error)
+            self._running = method, future
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(perform(self._opened(), WHAT, method, *arguments))
+                except MemoryStoreError as error:
+                    future.set_exception(error)
             self._running = None
         if self._backend is not None:
             try:
