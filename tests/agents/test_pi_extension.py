@@ -148,8 +148,9 @@ def test_esc_stops_waiting_for_an_answer_and_blocks_the_call(tmp_path: Path) -> 
     program = """
 const stop = new AbortController()
 ctx.signal = stop.signal
-const { existsSync } = await import("node:fs")
-const asked = setInterval(() => existsSync(options.hook.at(-1)) && stop.abort(), 20)
+const { statSync } = await import("node:fs")
+const written = () => statSync(options.hook.at(-1), { throwIfNoEntry: false })?.size
+const asked = setInterval(() => written() && stop.abort(), 20)
 print(await fire("tool_call", bash("make")))
 clearInterval(asked)
 print(await fire("tool_result", result({ ...bash("make"), isError: true })))

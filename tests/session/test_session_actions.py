@@ -213,7 +213,7 @@ def test_an_agent_waits_until_its_limit_is_over_whatever_becomes_of_its_session(
     row = wait_until(lambda: (row := entry(relay))["state"] == "waiting" and row, message=alice.log)
     assert row["next_try"] > row["since"] + 3600
     assert row["agent_pid"]
-    assert "usage limit" in row["account_hold"]
+    wait_until(lambda: "usage limit" in entry(relay)["account_hold"])
     text = relay("explain", "Alice").stdout
     assert "stopped on an error (usage limit); going on in" in text and "account work is held until" in text
     assert record(relay)["phase"] == "waiting"
