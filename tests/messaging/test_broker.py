@@ -207,6 +207,18 @@ def test_the_port_can_be_chosen(home: Home) -> None:
     assert broker.ensure(home, port=port).port == port
 
 
+def test_a_port_that_another_program_takes_meanwhile_is_replaced(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free_port = nats.free_port
+    with socket.create_server((nats.HOST, 0)) as other:
+        taken = other.getsockname()[1]
+        ports = [taken]
+        monkeypatch.setattr(nats, "free_port", lambda config: ports.pop() if ports else free_port(config))
+        assert broker.ensure(home).port != taken
+    assert broker.stop(home)
+
+
 def test_a_port_in_use_is_an_error_with_advice(home: Home) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
