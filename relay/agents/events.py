@@ -10,7 +10,7 @@ from relay.agents.conversation import Conversation
 from relay.agents.failure import Failure
 from relay.agents.hook_event import NativeEvent
 from relay.agents.hook_reply import Answered
-from relay.agents.transcript_formats import Failed, Said
+from relay.agents.transcript_lines import Failed, Said
 from relay.agents.usage import Tokens
 from relay.eventbus import Event, Question
 

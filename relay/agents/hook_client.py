@@ -2,6 +2,7 @@
 
     PYTHON -I -S hook_client.py hook pretooluse SOCKET AGENT       observes: never prints
     PYTHON -I -S hook_client.py hook decide EVENT SOCKET AGENT     prints what the session answers
+    PYTHON -I -S hook_client.py hook decide EVENT SOCKET AGENT asks        the same, of an agent that can ask
 
     stdin ──→ {"op": "hook", "agent": A, "event": E, "decide": bool, "payload": TEXT}
               " "                                 the session has taken the event, and thinks
@@ -26,6 +27,10 @@ import sys
 from _json import encode_basestring, make_scanner
 from _socket import AF_UNIX, SOCK_STREAM, SOL_SOCKET, socket
 from time import monotonic, sleep
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 TAKEN = 3.0
 """Seconds for the session to take the event; a session that is gone or frozen costs the agent no more."""
@@ -92,16 +97,19 @@ class _Json:
 def main(argv: list[str]) -> None:
     """Run the command line `argv`, as in the module docstring; ignore any other."""
     match argv:
-        case [_, "hook", "decide", event, path, agent]:
-            hook(event, path, agent, decide=True)
+        case [_, "hook", "decide", event, path, agent, *asks]:
+            hook(event, path, agent, decide=True, asks=lambda: asks == ["asks"])
         case [_, "hook", event, path, agent]:
             hook(event, path, agent, decide=False)
 
 
-def hook(event: str, path: str, agent: str, *, decide: bool) -> None:
+def hook(
+    event: str, path: str, agent: str, *, decide: bool, asks: "Callable[[], bool]" = lambda: False
+) -> None:
     """Send the event's JSON from standard input to the session that listens at `path`.
 
-    With `decide`, print the session's answer.  Raise nothing.
+    With `decide`, print the session's answer.  asks: whether the agent can ask its user about a tool call;
+    called only if no session answers.  Raise nothing.
     """
     answer = b""
     begun = monotonic()
@@ -153,13 +161,13 @@ def hook(event: str, path: str, agent: str, *, decide: bool) -> None:
             return
         if not answer.strip(b" "):
             if name := _guarded(event, path):
-                _print(refusal(event, agent, UNANSWERED.replace("{0}", name), ask=True))
+                _print(refusal(event, UNANSWERED.replace("{0}", name), ask=asks()))
             return
         try:
             verdict = _stdout(answer)
         except Exception:  # noqa: BLE001 (whatever is wrong with the answer, a guard was asked)
             if _GUARDED.get(event.lower()) == _TOOL:
-                _print(refusal(event, agent, UNREADABLE))
+                _print(refusal(event, UNREADABLE))
             return
         if verdict is not None:
             _print(verdict)
@@ -198,16 +206,16 @@ def _stdout(answer: bytes) -> str | None:
     raise ValueError
 
 
-def refusal(event: str, agent: str, reason: str, *, ask: bool = False) -> str:
-    """Return what refuses `event`, which may be guarded; with `ask`, what asks the user, if `agent` can.
+def refusal(event: str, reason: str, *, ask: bool = False) -> str:
+    """Return what refuses `event`, which may be guarded; with `ask`, what asks the user about a tool call.
 
-    The forms are those of `relay.agents.hook_reply.render`.
+    The forms are those of `relay.agents.kind.AgentKind.render`.
     """
     why, name = encode_basestring(reason), event.lower()
-    gemini = agent == "gemini" or name.startswith("before")
-    if gemini or _GUARDED[name] == _PROMPT:
-        return f'{{"decision": "{"deny" if gemini else "block"}", "reason": {why}}}'
-    decision = "ask" if ask and agent == "claude" else "deny"
+    plain = name.startswith("before")
+    if plain or _GUARDED[name] == _PROMPT:
+        return f'{{"decision": "{"deny" if plain else "block"}", "reason": {why}}}'
+    decision = "ask" if ask else "deny"
     return (
         f'{{"hookSpecificOutput": {{"hookEventName": "PreToolUse", "permissionDecision": "{decision}", '
         f'"permissionDecisionReason": {why}}}}}'

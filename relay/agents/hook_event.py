@@ -2,13 +2,13 @@
 
     {"hook_event_name": "PreToolUse", ...}  ──parse──→  NativeEvent(name=tool_pre, tool_name="Bash", ...)
 
-Agents name their events differently (`EVENTS`); the fields are Claude Code's, which the other agents adopted.
+Agents name their events differently (AgentKind.events); most have adopted the names and fields below.
 Everything in a payload is untrusted: a field of the wrong type is left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from types import MappingProxyType
@@ -37,62 +37,29 @@ class NativeName(StrEnum):
     MESSAGE_DISPLAY = "message_display"
 
 
-_CLAUDE = {
-    "SessionStart": NativeName.SESSION_START,
-    "UserPromptSubmit": NativeName.PROMPT_SUBMIT,
-    "PreToolUse": NativeName.TOOL_PRE,
-    "PermissionRequest": NativeName.PERMISSION,
-    "PostToolUse": NativeName.TOOL_POST,
-    "PostToolUseFailure": NativeName.TOOL_FAILED,
-    "Notification": NativeName.NOTIFICATION,
-    "Stop": NativeName.STOP,
-    "SubagentStart": NativeName.SUBAGENT_START,
-    "SubagentStop": NativeName.SUBAGENT_STOP,
-    "StopFailure": NativeName.STOP_FAILURE,
-    "PreCompact": NativeName.COMPACT,
-    "SessionEnd": NativeName.SESSION_END,
-    "MessageDisplay": NativeName.MESSAGE_DISPLAY,
-}
-_GEMINI = {
-    "SessionStart": NativeName.SESSION_START,
-    "BeforeAgent": NativeName.PROMPT_SUBMIT,
-    "BeforeTool": NativeName.TOOL_PRE,
-    "AfterTool": NativeName.TOOL_POST,
-    "Notification": NativeName.NOTIFICATION,
-    "AfterAgent": NativeName.STOP,
-    "PreCompress": NativeName.COMPACT,
-    "SessionEnd": NativeName.SESSION_END,
-}
-_QWEN = {name: kind for name, kind in _CLAUDE.items() if name != "MessageDisplay"}
-_NOT_CODEX = {"PostToolUseFailure", "Notification", "StopFailure"}
-_CODEX = {name: kind for name, kind in _QWEN.items() if name not in _NOT_CODEX}
-_OPENCODE = {name: kind for name, kind in _QWEN.items() if name != "Notification"}
-
-
-_NOT_PI = {"PermissionRequest", "Notification", "SubagentStart", "SubagentStop", "StopFailure"}
-_PI = {name: kind for name, kind in _QWEN.items() if name not in _NOT_PI}
-
-EVENTS: Mapping[str, Mapping[str, NativeName]] = MappingProxyType(
+EVENTS: Mapping[str, NativeName] = MappingProxyType(
     {
-        "claude": _CLAUDE,
-        "codex": _CODEX,
-        "qwen": _QWEN,
-        "gemini": _GEMINI,
-        "pi": _PI,
-        "opencode": _OPENCODE,
-        "relay": _QWEN,
+        "SessionStart": NativeName.SESSION_START,
+        "UserPromptSubmit": NativeName.PROMPT_SUBMIT,
+        "PreToolUse": NativeName.TOOL_PRE,
+        "PermissionRequest": NativeName.PERMISSION,
+        "PostToolUse": NativeName.TOOL_POST,
+        "PostToolUseFailure": NativeName.TOOL_FAILED,
+        "Notification": NativeName.NOTIFICATION,
+        "Stop": NativeName.STOP,
+        "SubagentStart": NativeName.SUBAGENT_START,
+        "SubagentStop": NativeName.SUBAGENT_STOP,
+        "StopFailure": NativeName.STOP_FAILURE,
+        "PreCompact": NativeName.COMPACT,
+        "SessionEnd": NativeName.SESSION_END,
     }
 )
-"""The events of each dialect, by its own names for them.
-
-"relay" is for programs that follow docs/NATIVE.md; our plugins in agents without hooks speak it under the
-agent's name.
-"""
+"""The events of most agents, and of programs that follow docs/NATIVE.md, by their own names."""
 
 OBSERVED = "ExitPlanMode|AskUserQuestion|EnterPlanMode"
 """The tools with which an agent asks its user something: the matcher for the silent observer."""
 
-PROMPTS: Mapping[str, PromptKind | None] = MappingProxyType(
+DIALOGS: Mapping[str, PromptKind | None] = MappingProxyType(
     {
         "ExitPlanMode": PromptKind.PLAN_APPROVAL,
         "AskUserQuestion": PromptKind.QUESTION,
@@ -101,20 +68,17 @@ PROMPTS: Mapping[str, PromptKind | None] = MappingProxyType(
 )
 """The kind of prompt that each observed tool shows."""
 
-_QWEN_PROMPTS = {"exit_plan_mode": PromptKind.PLAN_APPROVAL, "ask_user_question": PromptKind.QUESTION}
-"""The same tools by Qwen's names, which its permission requests use."""
 
-
-def prompt_kind(tool_name: str) -> PromptKind | None:
-    """Return what the tool `tool_name` asks the user for; None if it asks for nothing, or is unknown."""
-    return PROMPTS.get(tool_name) or _QWEN_PROMPTS.get(tool_name)
+def without(*names: str) -> Mapping[str, NativeName]:
+    """Return EVENTS without those that an agent does not report."""
+    return MappingProxyType({name: kind for name, kind in EVENTS.items() if name not in names})
 
 
 @dataclass(frozen=True, slots=True)
 class NativeEvent:
     """One event of an agent's own hooks. A field that the agent did not send is empty.
 
-    agent:        the kind of agent, a key of EVENTS; event: its own name for the event.
+    agent:        the kind of agent (relay.agents.kinds); event: its own name for the event.
     session_id:   the agent's, not relay's; it changes with /clear.
     transcript_path: the file of its conversation, which may lag behind or be absent.
     duration_ms:  how long the tool took, in milliseconds.
@@ -160,11 +124,10 @@ _TEXTS = tuple(f.name for f in fields(NativeEvent) if f.type == "str" and f.name
 """Fields copied from the payload unchanged if they are text."""
 
 
-def parse(agent: str, event: str, payload: bytes | str) -> NativeEvent | None:
-    """Return the event in `payload`, a JSON object; None for bad JSON and unknown events.
-
-    event: the agent's own name for it, in any case, or relay's; if empty, the payload's counts.
-    """
+def parse(
+    agent: str, known: Callable[[str], tuple[str, NativeName] | None], event: str, payload: bytes | str
+) -> NativeEvent | None:
+    """Return the event in `payload`, as AgentKind.parse does. known: that of the kind `agent`."""
     text = payload.decode("utf-8", "replace") if isinstance(payload, bytes) else payload
     try:
         raw = parse_json(text)
@@ -172,7 +135,7 @@ def parse(agent: str, event: str, payload: bytes | str) -> NativeEvent | None:
         return None
     if not isinstance(raw, dict):
         return None
-    found = known(agent, event or str(raw.get("hook_event_name", "")))
+    found = known(event or str(raw.get("hook_event_name", "")))
     if found is None:
         return None
     own, name = found
@@ -195,9 +158,3 @@ def _duration(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < MAX_MS:
         return 0.0
     return float(value)
-
-
-def known(agent: str, event: str) -> tuple[str, NativeName] | None:
-    """Return the agent's own name for `event`, as `parse` takes it, and relay's; None if it is unknown."""
-    events = EVENTS.get(agent, {}).items()
-    return next((each for each in events if event.lower() in (each[0].lower(), each[1])), None)

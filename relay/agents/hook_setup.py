@@ -3,7 +3,7 @@
     prepare("claude", ["claude", "-c"], env, DIR, SOCKET)
         →  ["claude", "--settings", "DIR/settings.json", "-c"]
 
-Each agent has its own way, in the module of its name.  Common to all: files are written only into the run's
+Each kind of agent has its own way (AgentKind.prepare).  Common to all: files are written only into the run's
 own directory, the user's configuration keeps working, and `remove` leaves nothing behind.
 
 What the agent calls lies in that directory, too, so the hooks of a running agent keep working while relay is
@@ -12,7 +12,6 @@ moved, removed or updated.
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import re
@@ -22,16 +21,19 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from relay.agents import hook_client
+from relay.agents import hook_client, kinds
 from relay.agents.catalog import for_command, load
 from relay.agents.hook_client import refusal
-from relay.agents.hook_event import EVENTS, OBSERVED, NativeName
+from relay.agents.hook_event import OBSERVED
 from relay.agents.hook_guards import GUARDED, path_of
 from relay.agents.named_transcripts import Named
 from relay.errors import ConfigError, RelayError
 from relay.home import Home, private_directory
+
+if TYPE_CHECKING:
+    from relay.agents.kind import AgentKind
 
 HookEntries = dict[str, list[dict[str, Any]]]
 """Hook entries in the shape of Claude Code's settings: event → [{"matcher": ..., "hooks": [handler]}]."""
@@ -39,10 +41,8 @@ HookEntries = dict[str, list[dict[str, Any]]]
 TIMEOUT = int(hook_client.LONGEST) + 7
 """Seconds after which an agent stops waiting for its hook: longer than the client itself waits."""
 
-NAMED = frozenset({"aider"})
-"""Kinds of agents without hooks, whose transcript path relay can set."""
-
-KINDS = frozenset(EVENTS) | NAMED
+BRIDGE = Path(__file__).parent / "kinds" / "bridge.mjs"
+"""What the plug-ins in agents share."""
 
 _DEFAULTS = "system-defaults.json"
 
@@ -54,9 +54,6 @@ GONE = (
     "install relay again, and restart this agent."
 )
 """The reason for a decision if the client cannot run."""
-
-_UNASKED = {("claude", NativeName.MESSAGE_DISPLAY), ("gemini", NativeName.COMPACT)}
-"""Events without an entry: one comes many times a second, one in every turn, and each costs a process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +130,9 @@ def bridge(
     except RelayError:
         return Prepared(list(command), env)  # the session's own set-up reports it
     native = known.native
-    kind = native.hooks or (native.transcript if native.transcript in NAMED else "")
+    kind = native.hooks
+    if not kind and not kinds.find(native.transcript).events:  # its transcripts are named before it starts
+        kind = native.transcript
     if not kind:
         return Prepared(list(command), env)
     at = next((place for place in range(len(command)) if known.recognises(command[place:])), None)
@@ -150,18 +149,14 @@ def prepare(
 
     `at` is that of Run.  Raise ConfigError, HomeError or OSError if that is impossible.
     """
-    if kind not in KINDS:
-        raise ConfigError(
-            f"there is no bridge for agents of the kind {kind!r}; the kinds are {', '.join(sorted(KINDS))}"
-        )
+    agent = kinds.find(kind)
     private_directory(Path(run_dir).parent)
     private_directory(run_dir)
     try:
-        agent = importlib.import_module(f"relay.agents.{kind}")  # only this one is loaded
         run = Run(tuple(command), at, dict(env), run_dir, socket)
-        if kind in EVENTS:
-            _write_hook(run, kind)
-        prepared: Prepared = agent.prepare(run)
+        if agent.events:
+            _write_hook(run, agent)
+        prepared = agent.prepare(run)
     except BaseException:
         remove(run_dir)
         raise
@@ -175,7 +170,7 @@ def remove(run_dir: str) -> None:
     shutil.rmtree(run_dir, ignore_errors=True)
 
 
-# Shared by the modules of the agents.
+# Shared by the kinds of agents.
 
 
 def call(directory: str, *words: str) -> list[str]:
@@ -186,21 +181,22 @@ def call(directory: str, *words: str) -> list[str]:
     return ["/bin/sh", "-c", _RUN, f"{directory}/hook", *words]
 
 
-def _write_hook(run: Run, kind: str) -> None:
+def _write_hook(run: Run, agent: AgentKind) -> None:
     """Write the client, and the file `hook` that runs it, or decides if there is no Python to run it."""
     client = shlex.quote(run.copy(Path(hook_client.__file__)))
     base = getattr(sys, "_base_executable", "") or sys.executable  # that of a virtual environment
     pythons = " ".join(map(shlex.quote, dict.fromkeys((sys.executable, base))))
     guards = shlex.quote(path_of(run.socket))
+    whose = f"{shlex.quote(run.socket)} {agent.name}{' asks' * agent.asks}"
     refusals = []
-    for event, name in EVENTS[kind].items():
+    for event, name in agent.events.items():
         if name in GUARDED:
-            reply = shlex.quote(refusal(event, kind, GONE, ask=True))
+            reply = shlex.quote(refusal(event, GONE, ask=agent.asks))
             refusals.append(f"'decide {event} '*' {name} '*) printf '%s' {reply};;")
     lines = [
         f"for python in {pythons}; do",
         f'[ -x "$python" ] && [ -r {client} ] &&',
-        f'exec "$python" -I -S {client} hook "$@" {shlex.quote(run.socket)} {kind}',
+        f'exec "$python" -I -S {client} hook "$@" {whose}',
         "done",
         "cat > /dev/null",
         "guarded=",
@@ -221,7 +217,7 @@ def handler(command: list[str], timeout: int = TIMEOUT) -> dict[str, Any]:
 
 
 def entries(
-    kind: str, directory: str, handle: Callable[[list[str]], dict[str, Any]] = handler
+    agent: AgentKind, directory: str, handle: Callable[[list[str]], dict[str, Any]] = handler
 ) -> HookEntries:
     """Return relay's entries: a decider for each event, and the silent observer of prompts to the user.
 
@@ -229,8 +225,8 @@ def entries(
     """
     found: HookEntries = {
         event: [{"hooks": [handle(call(directory, "decide", event))]}]
-        for event, name in EVENTS[kind].items()
-        if (kind, name) not in _UNASKED
+        for event, name in agent.events.items()
+        if name not in agent.unasked
     }
     if "PreToolUse" in found:
         observer = {"matcher": OBSERVED, "hooks": [handle(call(directory, "pretooluse"))]}

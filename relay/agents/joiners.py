@@ -1,4 +1,4 @@
-"""Zero-width joiners that an agent draws, and leaves out of its own record: Gemini CLI 0.61.0.
+"""Zero-width joiners that an agent draws, and leaves out of its own record (AgentKind.omits_joiners).
 
 Without them, a family of one character becomes several persons.
 """
@@ -6,9 +6,6 @@ Without them, a family of one character becomes several persons.
 from __future__ import annotations
 
 import re
-
-OMITTING = frozenset({"gemini"})
-"""The kinds of agents that do so."""
 
 JOINER = "\N{ZERO WIDTH JOINER}"
 

@@ -16,7 +16,7 @@ MARKED = 4 << 10
 class Named:
     """The transcripts of one run.
 
-    kind:    their format (relay.agents.transcript_formats).
+    kind:    the kind of agent that writes them (relay.agents.kinds).
     pattern: of their absolute paths (glob).
     since:   the beginning of the run, as agents write times: older texts are not from this run.
     mark:    text in the first line of each; "" if there is none.

@@ -43,7 +43,7 @@ Every key of a file, all but `name` optional:
     idle         = ["..."]        regexes of titles that show that it is not working
 
     [native]                      what it has besides its terminal
-    hooks       = "claude"        whose hooks it has: claude | codex | qwen | gemini | pi | opencode |
+    hooks       = "claude"        whose hooks it has: one of relay/agents/kinds, such as `relay`, for
                                   relay
     transcript  = "claude"        whose transcripts it writes: claude | codex | qwen | gemini | aider | relay
 
@@ -99,6 +99,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
+from relay.agents import kinds
 from relay.agents.profile import (
     ANY_COLOUR,
     AgentOption,
@@ -107,7 +108,6 @@ from relay.agents.profile import (
     ErrorClass,
     ErrorRule,
     ErrorSource,
-    HooksDialect,
     InjectPolicy,
     Interactive,
     Positional,
@@ -115,7 +115,6 @@ from relay.agents.profile import (
     ReaderKind,
     StateName,
     StateRule,
-    TranscriptFormat,
     WhileWorking,
 )
 from relay.errors import ConfigError
@@ -132,8 +131,8 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "block_end": get_args(BlockEnd),
     "inject": get_args(InjectPolicy),
     "while_working": get_args(WhileWorking),
-    "hooks": get_args(HooksDialect),
-    "transcript": get_args(TranscriptFormat),
+    "hooks": ("", *kinds.names()),
+    "transcript": ("", *kinds.names()),
     "state": get_args(StateName),
     "kind": tuple(PromptKind),
     "positional": get_args(Positional),
@@ -233,7 +232,13 @@ class PatternFile:
         return self._read({**marks, **dict.fromkeys(("placeholders", "idle"), self._regexes)})
 
     def _native(self) -> dict[str, Any]:
-        return self._read({"hooks": self._choice, "transcript": self._choice})
+        return self._read({"hooks": self._hooks, "transcript": self._choice})
+
+    def _hooks(self, key: str) -> str:
+        value = self._choice(key)
+        if value and not kinds.find(value).events:
+            raise self._error(key, f"{value} has no hooks; {key} must be one of {', '.join(kinds.hooked())}.")
+        return value
 
     def _resume(self) -> dict[str, Any]:
         options = dict.fromkeys(("keep", "drop", "refuse"), self._options)

@@ -15,9 +15,7 @@ InjectPolicy = Literal["auto", "never"]
 StateName = Literal["working", "ready", "prompting", "failed", "draft"]
 RegionName = Literal["screen", "bottom", "title"]
 WhileWorking = Literal["queues", "interrupts", "unknown"]
-HooksDialect = Literal["", "claude", "codex", "qwen", "gemini", "pi", "opencode", "relay"]
 BlockEnd = Literal["drawn", "blank", "none", "joined"]
-TranscriptFormat = Literal["", "claude", "codex", "qwen", "gemini", "aider", "relay"]
 Positional = Literal["prompt", "other", "once"]
 Takes = Literal["none", "one", "optional", "several"]
 ErrorClass = Literal[
@@ -126,10 +124,10 @@ class InputStyle:
 
 @dataclass(frozen=True, slots=True)
 class Native:
-    """The sources beside the terminal: the agent's hook dialect and the format of its transcripts."""
+    """The sources beside the terminal: the kinds of agents whose hooks and whose transcripts it has."""
 
-    hooks: HooksDialect = ""
-    transcript: TranscriptFormat = ""
+    hooks: str = ""
+    transcript: str = ""
 
 
 @dataclass(frozen=True, slots=True)

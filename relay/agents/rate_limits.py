@@ -1,15 +1,9 @@
-"""How much of its provider's rate limits an account has used, according to an agent's own record.
-
-Codex writes "rate_limits" in each "token_count" event: {"primary": WINDOW, "secondary": WINDOW}. A WINDOW is
-null, or {"used_percent": 42.0, "window_minutes": 300, "resets_at": 1764082800}; older versions have
-"resets_in_seconds" instead. Its length identifies the limit. Measured with 0.169.0.
-"""
+"""How much of its provider's rate limits an account has used, according to an agent's own record."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, fields
-from datetime import datetime
 from typing import Any
 
 _WEEK, _DAY, _HOUR = 7 * 24 * 60, 24 * 60, 60  # minutes
@@ -19,7 +13,7 @@ _WEEK, _DAY, _HOUR = 7 * 24 * 60, 24 * 60, 60  # minutes
 class LimitWindow:
     """One limit.
 
-    window_minutes: the length of its window; None: unknown.
+    window_minutes: the length of its window, which identifies the limit; None: unknown.
     resets_at:      when it starts again, in seconds since the epoch; None: unknown.
     """
 
@@ -56,32 +50,23 @@ class RateLimits:
         """Return the limits in a JSON object; None if it has none. Raise nothing."""
         values = given if isinstance(given, dict) else {}
         at, windows = _number(values.get("at")), values.get("windows")
-        return None if at is None or not isinstance(windows, list) else _limits(at, windows)
+        return None if at is None or not isinstance(windows, list) else limits(at, windows)
 
 
-def codex_limits(given: object, timestamp: str) -> RateLimits | None:
-    """Return the limits in codex's `rate_limits`; None if it has none. timestamp: its event's (ISO 8601)."""
-    try:
-        at = datetime.fromisoformat(timestamp).timestamp()
-    except ValueError:
-        return None
-    values = given if isinstance(given, dict) else {}
-    windows = []
-    for window in (values.get("primary"), values.get("secondary")):
-        if isinstance(window, dict):
-            after = _number(window.get("resets_in_seconds"))
-            windows.append({"resets_at": None if after is None else at + after} | window)
-    return _limits(at, windows)
+def limits(at: float, given: list[Any]) -> RateLimits | None:
+    """Return the limits whose windows are `given` as of `at`; None if none is valid.
 
-
-def _limits(at: float, given: list[Any]) -> RateLimits | None:
-    windows = [window for each in given if (window := _window(each)) is not None]
+    Each is a JSON object with the fields of LimitWindow, or with resets_in_seconds after `at`.
+    """
+    windows = [window for each in given if (window := _window(each, at)) is not None]
     windows.sort(key=lambda window: window.window_minutes or math.inf)
     return RateLimits(at, tuple(windows)) if windows else None
 
 
-def _window(given: object) -> LimitWindow | None:
+def _window(given: object, at: float) -> LimitWindow | None:
     values = given if isinstance(given, dict) else {}
+    if (after := _number(values.get("resets_in_seconds"))) is not None:
+        values = {"resets_at": at + after} | values
     used, minutes, resets = (_number(values.get(each.name)) for each in fields(LimitWindow))
     return None if used is None else LimitWindow(used, None if minutes is None else int(minutes), resets)
 

@@ -24,18 +24,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from relay.agents import kinds
 from relay.agents.hook_event import NativeEvent, NativeName
 from relay.agents.named_transcripts import Named, iso
 from relay.agents.tail import Tail
-from relay.agents.transcript_formats import (
-    BEFORE,
-    Ambiguous,
-    Failed,
-    Said,
-    failure,
-    reader,
-    subagent_path,
-)
+from relay.agents.transcript_lines import BEFORE, Ambiguous, Failed, Said
 
 GRACE = 5.0
 """Seconds that a transcript may lag behind a stop event: claude 2.1.197 about 0.1, qwen 0.24.4 two on a busy
@@ -72,7 +65,7 @@ class TranscriptReader:
     texts since the last call, and blocks on nothing but the disk; `event` and `poll` read at most BUDGET
     bytes once or twice.
 
-    kind:     its transcripts' format (relay.agents.transcript_formats).
+    kind:     the kind of agent that writes such transcripts (relay.agents.kinds).
     clock:    seconds since the epoch, by the agent's own clock.
     followed: called with what `resume` needs, whenever another transcript is followed.
 
@@ -86,9 +79,9 @@ class TranscriptReader:
         clock: Callable[[], float] = time.time,
         followed: Callable[[dict[str, Any]], None] = lambda fields: None,
     ) -> None:
-        self._kind = kind
+        self._kind = kinds.find(kind)
         self._followed = followed
-        self._read = reader(kind)
+        self._read = self._kind.reader() or (lambda line: [])
         self._clock = clock
         self._transcripts: dict[str, _Transcript] = {}  # by path, the least recently used first
         self._began = iso(clock())  # the beginning of this run, or of its latest session
@@ -128,8 +121,8 @@ class TranscriptReader:
     def event(self, event: NativeEvent) -> list[Said]:
         """Return the texts up to this event that are already written."""
         said = self.poll()  # the rest of an old transcript was said before the event
-        if self._kind == "claude" and event.agent_id and not event.agent_type:
-            return said  # claude runs itself for its own purposes, such as the summary of a compaction
+        if self._kind.runs_itself(event):
+            return said
         if self._open(event):
             said += self.poll()
         # The last message of a failed turn (stop_failure) is the agent's own text about the error.
@@ -208,7 +201,7 @@ class TranscriptReader:
 
     def _line(self, line: bytes, end: int, source: _Transcript) -> list[Said]:
         new: list[Said] = []
-        failed = None if source.subagent else failure(self._kind, line)
+        failed = None if source.subagent else self._kind.failure(line)
         if failed is not None and self._emitted.add(failed, source):
             self._emitted.failures.append(failed)
         for said in self._read(line):
@@ -228,7 +221,7 @@ class TranscriptReader:
         if event.agent_id:
             named = event.raw.get("agent_transcript_path")
             if not isinstance(named, str) or named == main:
-                named = subagent_path(self._kind, main, event.agent_id)
+                named = self._kind.subagent_transcript(main, event.agent_id)
             own = named
         new = own != main and self._follow(main, event)
         return self._follow(own, event, event.agent_id, event.agent_type) or new
@@ -260,8 +253,7 @@ class TranscriptReader:
             del self._transcripts[next(iter(self._transcripts))]
 
     def _speaker(self, said: Said) -> _Speaker:
-        # Qwen's transcript and its hooks name a subagent differently; both say its kind.
-        key = said.agent_type if self._kind == "qwen" else said.subagent
+        key = self._kind.speaker(said)
         while len(self._speakers) >= _SPEAKERS and key not in self._speakers:
             del self._speakers[next(iter(self._speakers))]
         return self._speakers.setdefault(key, _Speaker())

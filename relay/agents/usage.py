@@ -1,6 +1,6 @@
 """The tokens that an agent uses, and what they cost.
 
-transcripts ──→ lines ──→ Charge, Charge, ...          (usage_reader, usage_formats)
+transcripts ──→ lines ──→ Charge, Charge, ...          (usage_reader, AgentKind.usage)
                               ▼
                            Usage: by model             (prices: what it costs)
 """
@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import Any, Protocol
+
+from relay.agents.rate_limits import RateLimits
+from relay.agents.transcript_lines import text_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,3 +111,47 @@ class Spent:
     def public(self) -> dict[str, Any]:
         """Return it for JSON."""
         return {"tokens": self.tokens.public(), "cost": self.known_cost, "unpriced_tokens": self.unpriced}
+
+
+class UsageFormat(Protocol):
+    """Reads the lines of one file. limits: the newest that it has reported; None: it reports none."""
+
+    limits: RateLimits | None
+
+    def read(self, line: bytes) -> list[Charge]:
+        """Return the charges in a line; none for a line that is bad.
+
+        A charge without a model may come again with one.
+        """
+        ...
+
+
+class OneCharge:
+    """A format in which a line has at most one charge."""
+
+    limits: RateLimits | None = None
+
+    def read(self, line: bytes) -> list[Charge]:
+        charge = self.charge(line)
+        return [] if charge is None else [charge]
+
+    def charge(self, line: bytes) -> Charge | None:
+        """Return the charge in a line; None if it has none."""
+        raise NotImplementedError
+
+
+def charge_of(
+    usage: Mapping[str, Any], keys: tuple[str, str, str, str, str], id: str, entry: Mapping[str, Any]
+) -> Charge | None:
+    """Return the charge of an answer whose prompt includes its cached part; None if it has none.
+
+    keys: in `usage`, of the tokens of the prompt, of its cached part, of output, thoughts and both together.
+    """
+    prompt, cached, output, thoughts, total = (number(usage.get(key)) for key in keys)
+    if not id or not (prompt or output or total):
+        return None
+    cached = min(cached, prompt)
+    # Some servers count thoughts as output, some separately: the total shows which.
+    written = max(total - prompt, output) if total else output + thoughts
+    tokens = Tokens(prompt - cached, min(written, output + thoughts), cached)
+    return Charge(id, text_of(usage.get("model")), tokens, time=text_of(entry.get("timestamp")))

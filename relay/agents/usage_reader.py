@@ -14,14 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from relay.agents import kinds
 from relay.agents.hook_event import NativeEvent, NativeName
 from relay.agents.named_transcripts import Named, iso
 from relay.agents.prices import Prices
 from relay.agents.rate_limits import RateLimits
 from relay.agents.tail import Tail
-from relay.agents.transcript_formats import subagent_path
-from relay.agents.usage import Charge, Spent
-from relay.agents.usage_formats import UsageFormat, usage_format
+from relay.agents.usage import Charge, Spent, UsageFormat
 
 BUDGET = 1 << 20
 """Maximum bytes that one call of `read` reads."""
@@ -33,10 +32,6 @@ _FILES = 256
 
 _BEGINS = frozenset({NativeName.SESSION_START, NativeName.PROMPT_SUBMIT})
 
-_TIMED = frozenset({"codex"})
-"""Formats that are read from the beginning, as the turn's model may come before the first event: every line
-has its time."""
-
 
 class UsageReader:
     """The usage of one agent. It raises nothing.
@@ -44,7 +39,7 @@ class UsageReader:
     Call `event` for each hook event, before the hook is answered, and `read` on any other thread, until it
     returns False.
 
-    kind:     the format of its transcripts, one of usage_formats.KINDS.
+    kind:     the kind of agent that writes such transcripts (relay.agents.kinds); it has `usage`.
     began:    the beginning of the run, in seconds since the epoch.
     named:    what one run of an agent without hooks writes.
     followed: called with what `resume` needs, whenever another file is followed.
@@ -59,7 +54,7 @@ class UsageReader:
         named: Named | None = None,
         followed: Callable[[dict[str, Any]], None] = lambda fields: None,
     ) -> None:
-        self._kind = kind
+        self._kind = kinds.find(kind)
         self._sums = _Sums(prices)
         self._began = began
         self._named = named
@@ -86,12 +81,12 @@ class UsageReader:
 
     def event(self, event: NativeEvent) -> None:
         """Follow the transcripts that `event` names."""
-        begins = event.name in _BEGINS and self._kind not in _TIMED
+        begins = event.name in _BEGINS and not self._kind.usage_is_timed
         main, own = event.transcript_path, ""
         if event.agent_id:
             given = event.raw.get("agent_transcript_path")
             own = given if isinstance(given, str) and given != main else ""
-            own = own or subagent_path(self._kind, main, event.agent_id)
+            own = own or self._kind.subagent_transcript(main, event.agent_id)
             begins = event.name is NativeName.SUBAGENT_START
         for path in (main, own):
             # Lines there before the answer to the first event of a conversation are older than it.
@@ -141,10 +136,8 @@ class UsageReader:
         while self._new:
             path, tail, session = self._new.popleft()
             self._open(path, tail)
-            if self._kind == "claude":
-                self._folders.add(Path(path).with_suffix("") / "subagents")
-            elif self._kind == "gemini" and session and "/" not in session:
-                self._folders.add(Path(path).parent / session)
+            if (folder := self._kind.subagent_folder(Path(path), session)) is not None:
+                self._folders.add(folder)
         if self._named is not None:
             for path in self._named.find():
                 self._open(path, Tail(Path(path)))
@@ -162,7 +155,8 @@ class UsageReader:
             return
         if (offset := self._left.pop(path, None)) is not None:
             tail = Tail(Path(path), offset=offset)
-        self._files[path] = tail, usage_format(self._kind, self._totals)
+        if (lines := self._kind.usage(self._totals)) is not None:
+            self._files[path] = tail, lines
 
     def _forget(self) -> None:
         """Stop following files that have not changed for longest, if there are too many."""

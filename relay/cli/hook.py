@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 
-from relay.agents import hook_client
+from relay.agents import hook_client, kinds
 from relay.errors import InvalidName, RelayError, UsageError
 from relay.home import Home
 from relay.names import DEFAULT_TEAM, key, well_formed
@@ -27,7 +27,7 @@ OPTIONS = {
     "--team": ("TEAM", "its team (default: RELAY_TEAM, else 'default')"),
     "--agent": (
         "KIND",
-        "the agent whose hook this is: claude, codex, gemini, pi, qwen or relay (default: from its profile)",
+        f"the agent whose hook this is: {', '.join(kinds.names())} (default: from its profile)",
     ),
 }
 
@@ -60,7 +60,8 @@ def quick(argv: list[str]) -> int:
                 well_formed(given[flag], what)
     except InvalidName as error:
         raise RelayError(str(error)) from None
-    hook_client.hook(words[-1], _socket(given), given.get("--agent", ""), decide=decide)
+    agent = given.get("--agent", "")
+    hook_client.hook(words[-1], _socket(given), agent, decide=decide, asks=lambda: kinds.find(agent).asks)
     return 0
 
 

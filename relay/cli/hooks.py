@@ -30,8 +30,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from relay.agents import kinds
 from relay.agents.hook_event import EVENTS as NATIVE
-from relay.agents.hook_event import parse
 from relay.cli.arguments import add_actions, add_json, add_team, agent_name
 from relay.cli.output import Outcomes, print_json
 from relay.control.guard import person_only
@@ -77,13 +77,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     tried = action("test", "Run an event from standard input through the rules, and print the result.")
     tried.add_argument("event", metavar="EVENT", help=f"one of {', '.join(EVENTS)}")
     files(tried, "use the rules in this hooks.json instead of those that apply here")
-    kinds = ", ".join(NATIVE)
     tried.add_argument(
         "--agent",
         default="",
-        choices=NATIVE,
+        choices=kinds.hooked(),
         metavar="KIND",
-        help=f"read the event in this agent's format: {kinds}",
+        help=f"read the event in this agent's format: {', '.join(kinds.hooked())}",
     )
     for name, help in (("disable", "Switch rules off."), ("enable", "Switch rules on again.")):
         switched = action(name, help)
@@ -338,13 +337,14 @@ def _event(name: str, agent: str) -> RuleEvent:
     named = data.get("hook_event_name", found)
     if isinstance(data.get("data"), dict) and "event" in data:
         named, data = data["event"], data["data"]
-    # Each agent has its own event names; without --agent, the event is Claude Code's.
-    theirs = {native: own for own, native in NATIVE[agent or "claude"].items()}.get(NATIVE["claude"][found])
+    # Each agent has its own names for events; without --agent, they are those of rules.
+    kind = kinds.find(agent)
+    theirs = {native: own for own, native in (kind.events or NATIVE).items()}.get(NATIVE[found])
     if theirs is None:
         raise UsageError(f"{agent} does not report {found}. `relay hooks test --help` lists the agents.")
     if named not in (found, theirs):
         raise UsageError(f"the event on standard input is {named!r}, not {found}. Give the same event twice.")
     own = {"hook_event_name": found, "session_id": "test", "cwd": os.fspath(Path.cwd())}
-    native = parse(agent, theirs, json.dumps(data)) if agent else None
+    native = kind.parse(theirs, json.dumps(data)) if agent else None
     event = from_native(native) if native else None
     return RuleEvent(found, {**own, **(event.data if event else data)}, agent)

@@ -21,6 +21,7 @@ from __future__ import annotations
 import itertools
 import os
 
+from relay.agents import kinds
 from relay.errors import CommandNotFound, RelayError, UsageError
 from relay.session import launch
 from relay.session.options import Options
@@ -97,7 +98,7 @@ def misplaced(options: Options) -> str:
     """Return a hint if relay's --name is among the options of an agent that relay knows; else ""."""
     program, *words = options.command
     kind = os.path.basename(program)
-    if options.name or not any(known in kind for known in launch.BRIDGED):
+    if options.name or not any(known in kind for known in kinds.names()):
         return ""
     for at, (word, name) in enumerate(itertools.pairwise(words)):
         if word == "--":

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from relay.agents import kinds
 from relay.agents.conversation import Conversation, is_id, resumable
 from relay.agents.events import ConversationChanged, CurrentConversation, HookReported, RecordLost, TextRead
 from relay.agents.hook_event import NativeEvent, NativeName
@@ -32,9 +33,6 @@ _NOTE = "conversation"
 
 _BEGINS = frozenset({NativeName.SESSION_START, NativeName.PROMPT_SUBMIT})
 """Events that begin a conversation; late events of an earlier conversation are not among them."""
-
-_WRITTEN_BY_RELAY = frozenset({"pi", "opencode", "relay"})
-"""Kinds of agents whose transcript relay itself writes, as a file of the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,5 +171,6 @@ class ConversationTracker:
 
 def _path(event: NativeEvent) -> Path | None:
     """Return the file of the event's conversation; a transcript that relay has written does not count."""
-    written = event.raw.get("session_file") if event.agent in _WRITTEN_BY_RELAY else event.transcript_path
+    ours = kinds.find(event.agent).transcript_is_ours
+    written = event.raw.get("session_file") if ours else event.transcript_path
     return Path(written) if isinstance(written, str) and written.startswith("/") else None

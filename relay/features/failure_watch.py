@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from relay.agents import failure as failures
+from relay.agents import kinds
 from relay.agents.events import AgentFailed, FailureRead, HookReported, LastFailure
 from relay.agents.failure import TRUST, Failure
 from relay.agents.hook_event import NativeEvent, NativeName
@@ -38,9 +39,6 @@ GRACE = 1.0
 
 SIGNALLED = 128
 """Exit codes above this are those of signals, not errors of the agent itself."""
-
-_BLIND = frozenset({"gemini"})
-"""Dialects that also send Stop after a failed turn."""
 
 _NOTE = "failure"  # to later sessions
 
@@ -142,7 +140,7 @@ class FailureWatch:
             self._note()
 
     def _turn_ends_well(self, event: NativeEvent | None = None) -> None:
-        if event is None or event.agent not in _BLIND:
+        if event is None or not kinds.find(event.agent).stops_after_failure:
             self._turn.pending = None  # an error that the agent overcame
             self._cancel()
         if self._turn.end_well():

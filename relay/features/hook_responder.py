@@ -11,17 +11,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from relay.agents import kinds
 from relay.agents.events import HookAsked, HookReported
-from relay.agents.hook_event import NativeEvent, NativeName, prompt_kind
-from relay.agents.hook_reply import (
-    Answered,
-    Fate,
-    Reply,
-    Settle,
-    carries,
-    ranks_context_above_user,
-    render,
-)
+from relay.agents.hook_event import NativeEvent, NativeName
+from relay.agents.hook_reply import Answered, Fate, Reply, Settle
+from relay.agents.kind import AgentKind
 from relay.eventbus import EventBus, answers, handles
 from relay.hooks import events
 from relay.hooks.apply import apply
@@ -39,10 +33,6 @@ from relay.storage.journal import Journal, preview
 
 ROOM = 9_000
 """Bytes of one reply: Claude Code puts strings of more than 10,000 characters into a file."""
-
-_FORGETTING = frozenset({"claude", "qwen"})
-"""Kinds of agents that forget a prompt, and the context in the reply to its hook, if the user takes it back
-with Esc before the answer begins (Claude Code 2.1.197, Qwen Code 0.24.4)."""
 
 _BESIDE = frozenset({NativeName.SESSION_START, NativeName.SESSION_END, NativeName.NOTIFICATION})
 """Events that do not prove that the agent has read the text of a continuation."""
@@ -97,7 +87,7 @@ class HookResponder:
         if event.name is not NativeName.TOOL_PRE:
             return Answered("")
         decision = decide(await self._consult(from_native(event)))
-        return Answered(render(event, _reply_of(decision) if decision.refused else Reply()))
+        return Answered(_kind(event).render(event, _reply_of(decision) if decision.refused else Reply()))
 
     async def _session_start(self, event: NativeEvent) -> Answered:
         results = await self._consult(from_native(event))
@@ -105,7 +95,7 @@ class HookResponder:
         return await self._with_context(event, messages=False)  # no turn begins that would read them
 
     async def _prompt_submit(self, event: NativeEvent) -> Answered:
-        messages = event.agent not in _FORGETTING
+        messages = not _kind(event).forgets_prompts
         if not event.prompt:
             return await self._with_context(event, messages=messages)
         ours = await self._bus.ask(Recognize(event.prompt))  # if so, rules ran before it was typed
@@ -115,7 +105,7 @@ class HookResponder:
         if decision.refused:
             self._turn.end()
             reason = refused_prompt(results) or decision.reason
-            return Answered(render(event, _reply_of(replace(decision, reason=reason))))
+            return Answered(_kind(event).render(event, _reply_of(replace(decision, reason=reason))))
         apply(self._bus, results, event=event.event)
         return await self._with_context(event, messages=messages)
 
@@ -145,14 +135,14 @@ class HookResponder:
     def _stopped(self, event: NativeEvent) -> Answered | None:
         """Return the denial of a call if the turn was stopped, else None."""
         why = self._turn.halted
-        return Answered(render(event, Reply(deny=why))) if why else None
+        return Answered(_kind(event).render(event, Reply(deny=why))) if why else None
 
     def _permission(self, event: NativeEvent) -> Answered:
         """Allow the call if the user or a rule has allowed it in advance.
 
         Plans, questions, and calls that a rule has reserved for the user are left to the user.
         """
-        if prompt_kind(event.tool_name) is not None or self._turn.tools.reserves(event):
+        if _kind(event).dialogs.get(event.tool_name) is not None or self._turn.tools.reserves(event):
             return Answered("")
         if (stopped := self._stopped(event)) is not None:
             return stopped
@@ -161,7 +151,7 @@ class HookResponder:
             if rule is None:
                 return Answered("")
             self._allow(event, rule)
-        return Answered(render(event, Reply(allow=True)))
+        return Answered(_kind(event).render(event, Reply(allow=True)))
 
     def _allow(self, event: NativeEvent, rule: str | None = None) -> None:
         """Let the call through without asking the user. rule: the setting that allows it, if it was one."""
@@ -187,7 +177,7 @@ class HookResponder:
             self._turn.halt(decision.reason)
         # A text for a stopped turn must not begin another turn.
         apply(self._bus, results, event=event.event, wakes=False if self._turn.halted else None)
-        if halted and "halt" not in carries(event.agent, event.name):
+        if halted and "halt" not in _kind(event).carries(event.name):
             why = HookResult.inject(decision.reason, source="relay")
             apply(self._bus, [why], event=event.event, wakes=False)
         return await self._with_context(event, reply=Reply(halt=decision.reason) if halted else None)
@@ -201,13 +191,13 @@ class HookResponder:
             self._continuations.refuse(decision.texts[0], ending.refusal)
         elif decision.outcome == "go_on":
             apply(self._bus, decision.given(results), event=event.event)
-        may = decision.outcome != "halt" and not ending.capped and "go_on" in carries(event.agent, event.name)
+        may = decision.outcome != "halt" and not ending.capped and "go_on" in _kind(event).carries(event.name)
         found = await self._bus.ask(Contribute(ROOM, extends=True)) if may else []
         if not found:
             self._turn.end()
             if decision.outcome == "go_on":
                 self._continuations.by_prompt(decision.texts[-1])
-            return Answered(render(event, Reply(halt=decision.reason)))
+            return Answered(_kind(event).render(event, Reply(halt=decision.reason)))
         text = "\n\n".join(each.text for each in found)
         settle = self._continuations.by_reply(text, _together(found))
         return _answered(event, Reply(go_on=text, notice=_notice(found)), settle)
@@ -231,11 +221,13 @@ class HookResponder:
     ) -> Answered:
         """Answer with `reply` and, if it can carry them, the waiting texts, including `messages`."""
         reply = reply or Reply()
-        carried = carries(event.agent, event.name)
+        carried = _kind(event).carries(event.name)
         refuses = reply.deny is not None or (reply.halt is not None and "halt" in carried)
         if "context" not in carried or event.agent_id or refuses:
-            return Answered(render(event, reply))  # context for a subagent would not reach the agent
-        messages = messages and not ranks_context_above_user(event.agent)
+            return Answered(
+                _kind(event).render(event, reply)
+            )  # context for a subagent would not reach the agent
+        messages = messages and not _kind(event).ranks_context_above_user
         found = await self._bus.ask(Contribute(ROOM, messages=messages))
         context = "\n\n".join(each.text for each in found)
         return _answered(event, replace(reply, context=context, notice=_notice(found)), _together(found))
@@ -244,7 +236,7 @@ class HookResponder:
 def _answered(event: NativeEvent, reply: Reply, settle: Settle) -> Answered:
     """Return the answer; if it cannot be rendered, the texts it carries wait again."""
     try:
-        return Answered(render(event, reply), settle)
+        return Answered(_kind(event).render(event, reply), settle)
     except BaseException:
         settle(Fate.UNSENT)
         raise
@@ -275,3 +267,7 @@ def _reply_of(decision: Decision) -> Reply:
             return Reply(ask=decision.reason, input=decision.updated_input)
         case _:
             return Reply(allow=decision.allowed, input=decision.updated_input)
+
+
+def _kind(event: NativeEvent) -> AgentKind:
+    return kinds.find(event.agent)

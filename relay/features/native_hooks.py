@@ -14,11 +14,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+from relay.agents import kinds
 from relay.agents.events import FailureRead, HookAsked, HookReported, TextRead
-from relay.agents.hook_event import NativeEvent, NativeName, known, parse
-from relay.agents.hook_reply import Answered, Fate, Reply, render
+from relay.agents.hook_event import NativeEvent, NativeName
+from relay.agents.hook_reply import Answered, Fate, Reply
 from relay.agents.listening import Listening
-from relay.agents.transcript_formats import Said
+from relay.agents.transcript_lines import Said
 from relay.agents.transcript_reader import TranscriptReader
 from relay.control.operations import operation
 from relay.control.server import Answer, Request
@@ -41,9 +42,6 @@ AFTERWARDS = 3.0
 UNREAD = "The tool's input is too long or too deeply nested for rules to check. Make it smaller."
 FAULT = "The rules for this call could not run. The user can see why with `relay events`."
 """The reasons, as the agent reads them, to refuse a call that the rules could not check."""
-
-_INHERITED = frozenset({"qwen", "gemini"})
-"""Kinds of agents that pass their hooks on to an agent started in their shell (docs/NATIVE.md)."""
 
 _BEGINS = frozenset({NativeName.SESSION_START, NativeName.PROMPT_SUBMIT})
 
@@ -109,7 +107,7 @@ class NativeHooks:
         kind = str(fields.get("agent") or self._kind)
         name, decide, why = str(fields.get("event", "")), fields.get("decide") is True, UNREAD
         try:
-            event = parse(kind, name, str(fields.get("payload", "")))
+            event = kinds.find(kind).parse(name, str(fields.get("payload", "")))
             unread = decide and event is not None and not event.readable
             if unread and (refused := await self._guarded(kind, name, why)):
                 return {"stdout": refused, "code": 0}
@@ -135,10 +133,10 @@ class NativeHooks:
 
     async def _guarded(self, kind: str, event: str, why: str) -> str:
         """Return the answer to an event that could not be checked: deny a tool call that is guarded."""
-        own, name = known(kind, event) or ("", None)
+        own, name = kinds.find(kind).known(event) or ("", None)
         if name is not NativeName.TOOL_PRE or name not in await self._bus.gather(GuardedEvents()):
             return ""
-        return render(NativeEvent(name, kind, event=own), Reply(deny=why))
+        return kinds.find(kind).render(NativeEvent(name, kind, event=own), Reply(deny=why))
 
     async def _take(self, event: NativeEvent, *, decide: bool, pid: int) -> Answered:
         if self._is_of_another(event):
@@ -179,7 +177,7 @@ class NativeHooks:
         Such an agent has its own session while this one is in the middle of a turn. A session that the user
         changes (/clear, /resume) still belongs to this agent.
         """
-        if event.agent not in _INHERITED or event.agent_id or not event.session_id:
+        if not kinds.find(event.agent).bequeaths_hooks or event.agent_id or not event.session_id:
             return False
         changes = event.name is NativeName.SESSION_START and event.source not in {"", "startup"}
         if self._agent_session not in {"", event.session_id} and self._turn.active and not changes:

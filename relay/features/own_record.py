@@ -4,8 +4,8 @@
     TurnShown ─→ read to its end ─┬→ TurnRead
                                   └→ RecordLost ─→ what the record lacks comes from the screen (ScreenWords)
 
-A record that does not grow at all in a turn (in TURNS turns) while the screen shows work no longer belongs to
-this agent, as after Gemini's /clear, or cannot be written. One that ends in mid-line cannot be written,
+A record that does not grow at all in a turn (in AgentKind.silent_turns) while the screen shows work no longer
+belongs to this agent, as after /clear, or cannot be written. One that ends in mid-line cannot be written,
 either. relay does not read a lost record again.
 """
 
@@ -19,10 +19,11 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from relay.agents import kinds
 from relay.agents.events import FailureRead, RecordLost, TextRead, TurnRead, TurnShown
 from relay.agents.listening import Listening
 from relay.agents.named_transcripts import Named
-from relay.agents.transcript_formats import Said
+from relay.agents.transcript_lines import Said
 from relay.agents.transcript_reader import TranscriptReader
 from relay.directives.screen_words import RECORD_LOST
 from relay.eventbus import EventBus, answers, handles
@@ -44,17 +45,11 @@ AFTERWARDS = 3.0
 GRACE = 2.0
 """Seconds that the record may lag behind a screen that shows the end of a turn."""
 
-TURNS = {"aider": 3}
-"""Turns of work in a row without a word in the record after which the record is lost; 1 for other agents.
-
-aider does not log what it has another model write, such as a commit message.
-"""
-
 SILENT = "it contains nothing of what the agent does"
 CUT_OFF = "it ends in the middle of a line"
 
 LARGE = 16 << 20
-"""Bytes from which a record that relay requested is emptied between two turns: aider logs whole requests."""
+"""Bytes from which a record that relay requested is emptied between two turns: it may have whole requests."""
 
 _ESCAPE = (b"\x1b", b"\x1b[27u")
 
@@ -141,7 +136,7 @@ class OwnRecord:
         self._silent = self._silent + shown.worked if silent else 0
         if reader.cut_off:
             self._lose(CUT_OFF)
-        elif self._silent >= TURNS.get(self._named.kind, 1):
+        elif self._silent >= kinds.find(self._named.kind).silent_turns:
             self._lose(reader.problem or SILENT)
         self._bus.publish(TurnRead(silent, offset, cut))
         if self._named.ours and self._size > LARGE:

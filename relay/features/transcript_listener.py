@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from relay.agents.events import TextRead
 from relay.agents.joiners import DrawnJoiners
-from relay.agents.transcript_formats import Said
+from relay.agents.transcript_lines import Said
 from relay.directives.events import DirectivePassedOver, said
 from relay.directives.grammar import Grammar
 from relay.eventbus import EventBus, handles

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from relay.agents import kinds
 from relay.agents.hook_event import NativeEvent, NativeName
 from relay.lifecycle import Identity
 from relay.rules.tools import claude_name
@@ -112,12 +113,6 @@ _BY_NATIVE = {each.native: each for each in _TYPES}
 _FLAT = frozenset({"Stop", "PreCompact"})
 """Events whose payload is flat for flat rules, too; flat rules get the others as {"event", "data"}."""
 
-_RENAMED = {"prompt_response": "last_assistant_message"}
-"""Gemini CLI's fields that have another name in Claude Code (tests/agents/payloads/gemini)."""
-
-_NOTIFICATIONS = {"ToolPermission": "permission_prompt"}
-"""Gemini CLI's notification types, and Claude Code's names for them."""
-
 _TYPED = frozenset(
     {
         *("session_id", "cwd", "transcript_path", "prompt", "tool_name", "tool_input", "tool_use_id"),
@@ -146,7 +141,7 @@ class RuleEvent:
     name:  a key of EVENTS.
     data:  Claude Code's fields for it, flat and in snake case, including `hook_event_name`, `session_id` and
            `cwd`. Tools have the agent's own names.
-    agent: the kind of agent, such as "claude" (relay.agents.hook_event); "" if not from its hooks.
+    agent: the kind of agent, such as "claude" (relay.agents.kinds); "" if not from its hooks.
     """
 
     name: str
@@ -162,14 +157,16 @@ def from_native(event: NativeEvent, **more: Any) -> RuleEvent | None:
     found = _BY_NATIVE.get(event.name)
     if found is None:
         return None
-    data = {_RENAMED.get(key, key): value for key, value in event.raw.items()}
+    kind = kinds.find(event.agent)
+    data = {kind.fields.get(key, key): value for key, value in event.raw.items()}
     for key in _TYPED:
         if key in data and not isinstance(data[key], dict if key == "tool_input" else str):
             del data[key]
     if "tool_input" in found.own:
         data["tool_input"] = event.tool_input
     if "notification_type" in data:
-        data["notification_type"] = _NOTIFICATIONS.get(data["notification_type"], data["notification_type"])
+        shown = data["notification_type"]
+        data["notification_type"] = kind.notifications.get(shown, shown)
     name = found.name
     return RuleEvent(name, {**_DEFAULTS.get(name, {}), **data, "hook_event_name": name, **more}, event.agent)
 

@@ -13,7 +13,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from relay.agents.joiners import OMITTING, DrawnJoiners
+from relay.agents import kinds
+from relay.agents.joiners import DrawnJoiners
 from relay.agents.transcript_reader import TranscriptReader
 from relay.control.lineage import Lineage
 from relay.directives.checkpoint import Checkpoints
@@ -311,12 +312,11 @@ def _usage(core: Core) -> Feature | None:
     kind = named.kind if named is not None else core.setup.profile.native.transcript if started.bridge else ""
     if not kind:
         return None
-    from relay.agents import usage_formats
     from relay.agents.usage_log import UsageLog
     from relay.agents.usage_reader import UsageReader
     from relay.features import usage
 
-    if kind not in usage_formats.KINDS:
+    if kinds.find(kind).usage(set()) is None:
         return None
     reader = UsageReader(
         kind,
@@ -435,7 +435,7 @@ FEATURES: dict[str, Callable[[Core], Feature | None]] = {
         meant=core.setup.registry.meant,
         prefix=core.setup.prefix,
         subagents=core.setup.settings.subagents == "act",
-        joiners=DrawnJoiners() if core.setup.profile.name in OMITTING else None,
+        joiners=DrawnJoiners() if kinds.find(core.setup.profile.name).omits_joiners else None,
     ),
     "agent version": lambda core: AgentVersion(
         core.bus,

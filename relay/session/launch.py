@@ -15,6 +15,7 @@ import sys
 from _socket import socketpair  # its wrapper `socket` costs 2 ms
 
 from relay import project
+from relay.agents import kinds
 from relay.agents.markers import without_markers
 from relay.control.name_claim import Claim, claim, claim_free
 from relay.errors import RelayError, UsageError
@@ -55,9 +56,6 @@ LOADED = (
     "relay.storage.append",
 )
 """Modules that a shim may need later. By then, an update may have replaced their files."""
-
-BRIDGED = ("aider", "claude", "codex", "gemini", "opencode", "pi", "qwen")
-"""Words in the names of programs with hooks or a transcript; only these wait for profiles to load."""
 
 
 def wrap(options: Options, env: Mapping[str, str] | None = None) -> int:
@@ -480,7 +478,8 @@ def bridged(
 
 
 def _may_be_known(command: list[str]) -> bool:
-    return any(name in os.path.basename(word) for word in command for name in BRIDGED)
+    """Return True if a word of the command has the name of a kind of agent: only these wait for profiles."""
+    return any(name in os.path.basename(word) for word in command for name in kinds.names())
 
 
 def _note_guards(options: Options, home: Home, socket: str, name: str) -> None:

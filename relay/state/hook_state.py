@@ -13,7 +13,8 @@ import json
 from collections.abc import Callable
 from typing import Literal
 
-from relay.agents.hook_event import NativeEvent, prompt_kind
+from relay.agents import kinds
+from relay.agents.hook_event import NativeEvent
 from relay.agents.profile import PromptKind
 from relay.state.evidence import Evidence
 from relay.text import one_line
@@ -148,6 +149,6 @@ def _call(event: NativeEvent) -> str:
 
 def _key(event: NativeEvent) -> str:
     """Identify a tool call by its input: a permission request does not include the call's id."""
-    if prompt_kind(event.tool_name) is not None:
+    if kinds.find(event.agent).dialogs.get(event.tool_name) is not None:
         return event.tool_name  # one at a time; afterwards, its input includes the user's answers
     return f"{event.tool_name} {json.dumps(event.tool_input, sort_keys=True, default=str)}"

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from relay.agents.hook_event import NativeEvent, NativeName, prompt_kind
+from relay.agents import kinds
+from relay.agents.hook_event import NativeEvent, NativeName
 from relay.agents.profile import PromptKind
 from relay.state.hook_state import HookState, ToolPermissions
 
@@ -25,9 +26,6 @@ _SHARED = TOOL_EVENTS | {NativeName.NOTIFICATION}
 
 _COMPARED = 200
 """Characters of a continuation's text that identify it."""
-
-_NOTIFIED = {"permission_prompt": PromptKind.PERMISSION, "ToolPermission": PromptKind.PERMISSION}
-"""Notification types that report an open dialog (Claude Code and Qwen; Gemini)."""
 
 
 class Turn:
@@ -75,19 +73,19 @@ class Turn:
                 self._work()
             case NativeName.TOOL_PRE:
                 self.tools.forget(event)
-                self._ask_or_work(event, prompt_kind(event.tool_name))
+                self._ask_or_work(event, _dialog(event))
             case NativeName.PERMISSION if self.tools.allows(event):
                 self._work()
             case NativeName.PERMISSION:
                 # Tools that ask the user anyway also need a permission, in the same dialog.
-                self._ask_or_work(event, prompt_kind(event.tool_name) or PromptKind.PERMISSION)
+                self._ask_or_work(event, _dialog(event) or PromptKind.PERMISSION)
             case NativeName.TOOL_POST | NativeName.TOOL_FAILED:
                 self.tools.forget(event)
                 self.hooks.answered(event)
                 self._work()
-            case NativeName.NOTIFICATION if kind := _NOTIFIED.get(event.notification_type):
+            case NativeName.NOTIFICATION if kinds.find(event.agent).notifies_of_dialog(event):
                 self.active = True
-                self.hooks.notified(kind, event.message)
+                self.hooks.notified(PromptKind.PERMISSION, event.message)
             case NativeName.STOP_FAILURE:
                 self.end(event.error)
             case NativeName.SESSION_END | NativeName.SESSION_START if event.source != "compact":
@@ -167,3 +165,8 @@ class Turn:
     def _note(self, role: str, text: str) -> None:
         if text and len(self.messages) < MAX_TEXTS:
             self.messages.append({"role": role, "content": text})
+
+
+def _dialog(event: NativeEvent) -> PromptKind | None:
+    """Return what a tool asks the user for; None if it asks for nothing, or is unknown."""
+    return kinds.find(event.agent).dialogs.get(event.tool_name)

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-import relay.agents
-from relay.agents.transcript_formats import Said, reader
+from relay.agents import kinds
+from relay.agents.transcript_lines import Said
 
-BRIDGE = Path(relay.agents.__file__).with_name("bridge.mjs")
+BRIDGE = Path(kinds.__file__).with_name("bridge.mjs")
 NODE = shutil.which("node")
 
 pytestmark = pytest.mark.skipif(NODE is None, reason="Node.js is not installed")
@@ -91,10 +91,12 @@ bridge.said("2", "Sub.", { time: new Date(0), subagent: "s", agent_type: "explor
 """
     run(program, transcript=str(path))
     first, second = path.read_bytes().splitlines()
-    (said,) = reader("relay")(first)
+    (said,) = kinds.find("relay").reader()(first)
     assert (said.text, said.id) == ("One\nline “ü” 🙂\u2028 ?", "1")
     assert said.time.endswith("Z")
-    assert reader("relay")(second) == [Said("Sub.", "2", "1970-01-01T00:00:00.000Z", "s", "explore")]
+    assert kinds.find("relay").reader()(second) == [
+        Said("Sub.", "2", "1970-01-01T00:00:00.000Z", "s", "explore")
+    ]
     assert path.stat().st_mode & 0o777 == 0o600
 
 

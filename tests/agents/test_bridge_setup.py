@@ -12,13 +12,12 @@ from urllib.parse import unquote
 import pytest
 import tomli
 
-from relay.agents import codex, gemini, hook_client
+from relay.agents import hook_client, kinds
 from relay.agents.catalog import profiles
-from relay.agents.hook_event import EVENTS
-from relay.agents.hook_setup import KINDS, TIMEOUT, Prepared, bridge, call, prepare, remove
+from relay.agents.hook_setup import TIMEOUT, Prepared, bridge, call, prepare, remove
+from relay.agents.kinds import codex, gemini
 from relay.errors import ConfigError
 from relay.home import Home
-from relay.session.launch import BRIDGED
 
 MATCHER = "ExitPlanMode|AskUserQuestion|EnterPlanMode"
 
@@ -74,7 +73,7 @@ def test_claude_gets_an_observer_and_a_decider(place: Place) -> None:
     assert prepared.command[0] == "claude"
     assert prepared.command[3:] == ["-c", "hello"]
     hooks = settings(prepared)["hooks"]
-    assert set(hooks) == set(EVENTS["claude"]) - {"MessageDisplay"}
+    assert set(hooks) == set(kinds.find("claude").events) - {"MessageDisplay"}
     observer, decider = hooks["PreToolUse"]
     assert observer["matcher"] == MATCHER
     assert argv(observer["hooks"][0]) == call(str(place.run), "pretooluse")
@@ -241,7 +240,7 @@ def test_codex_gets_flags_with_a_trust_record_for_each_entry(place: Place) -> No
     assert not [word for word in prepared.command if "bypass" in word]
     hooks = _flags(prepared.command)
     trusted = hooks.pop("state")
-    assert set(hooks) == set(EVENTS["codex"])
+    assert set(hooks) == set(kinds.find("codex").events)
     observer, decider = hooks["PreToolUse"]
     assert observer["matcher"] == MATCHER
     assert argv(observer["hooks"][0]) == call(str(place.run), "pretooluse")
@@ -486,7 +485,9 @@ def test_the_programs_that_wait_for_profiles_have_hooks_or_a_transcript(tmp_path
     home = Home(str(tmp_path / "c"), str(tmp_path / "s"), str(tmp_path / "r")).ensure()
     hooked = [profile for profile in profiles(home) if profile.native.hooks or profile.native.transcript]
     # A profile with the dialect "relay" is always the user's own.
-    kinds = {profile.native.hooks or profile.native.transcript for profile in hooked}
-    assert kinds == KINDS - {"relay"} == set(BRIDGED)
+    found = {profile.native.hooks or profile.native.transcript for profile in hooked}
+    assert found == set(kinds.names()) - {"relay"}
     for profile in hooked:
-        assert all(any(word in command for word in BRIDGED) for command in profile.commands), profile.name
+        assert all(any(name in command for name in kinds.names()) for command in profile.commands), (
+            profile.name
+        )

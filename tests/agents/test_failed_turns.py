@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from relay.agents import kinds
 from relay.agents.hook_event import NativeEvent, NativeName
-from relay.agents.transcript_formats import Failed, failure, reader
+from relay.agents.transcript_lines import Failed
 from relay.agents.transcript_reader import TranscriptReader
 
 CAPTURED = Path(__file__).parent / "transcripts"
@@ -47,7 +48,7 @@ def lines(kind: str) -> list[bytes]:
 
 @pytest.mark.parametrize("kind", EXPECTED)
 def test_every_failed_turn_is_found_and_quotations_are_not(kind: str) -> None:
-    failures = [found for line in lines(kind) if (found := failure(kind, line)) is not None]
+    failures = [found for line in lines(kind) if (found := kinds.find(kind).failure(line)) is not None]
     assert [found.code for found in failures] == [code for _, code in EXPECTED[kind]]
     assert all(found.text.startswith(text) for found, (text, _) in zip(failures, EXPECTED[kind], strict=True))
     assert len({found.id for found in failures}) == len(failures)
@@ -56,36 +57,36 @@ def test_every_failed_turn_is_found_and_quotations_are_not(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", EXPECTED)
 def test_a_failure_is_not_a_text_of_the_model(kind: str) -> None:
-    read = reader(kind)
+    read = kinds.find(kind).reader()
     assert [said.text for line in lines(kind) for said in read(line)] == [QUOTATION]
 
 
 @pytest.mark.parametrize("name", ["claude-subagent", "codex", "codex-subagent", "gemini", "qwen", "relay"])
 def test_a_conversation_without_errors_has_no_failures(name: str) -> None:
     kind = name.partition("-")[0]
-    assert [failure(kind, line) for line in (CAPTURED / f"{name}.jsonl").read_bytes().splitlines()].count(
-        None
-    ) == len((CAPTURED / f"{name}.jsonl").read_bytes().splitlines())
+    lines = (CAPTURED / f"{name}.jsonl").read_bytes().splitlines()
+    assert [line for line in lines if kinds.find(kind).failure(line) is not None] == []
 
 
 def test_a_subagents_failure_is_not_the_agents_failure() -> None:
-    entry = json.loads(next(line for line in lines("claude") if failure("claude", line)))
-    assert failure("claude", json.dumps({**entry, "isSidechain": True}).encode()) is None
+    entry = json.loads(next(line for line in lines("claude") if kinds.find("claude").failure(line)))
+    assert kinds.find("claude").failure(json.dumps({**entry, "isSidechain": True}).encode()) is None
 
 
 @pytest.mark.parametrize(
     "changes", [{"isApiErrorMessage": "true"}, {"message": 7}, {"message": {"content": "x"}}]
 )
 def test_a_malformed_error_line_is_ignored_or_has_no_text(changes: dict[str, Any]) -> None:
-    entry = json.loads(next(line for line in lines("claude") if failure("claude", line)))
-    found = failure("claude", json.dumps({**entry, **changes}).encode())
+    entry = json.loads(next(line for line in lines("claude") if kinds.find("claude").failure(line)))
+    found = kinds.find("claude").failure(json.dumps({**entry, **changes}).encode())
     assert found is None or found.text == ""
 
 
 @given(kind=st.sampled_from(sorted(EXPECTED)), line=st.binary())
 def test_any_line_can_be_read(kind: str, line: bytes) -> None:
     for marked in (line, b'{"isApiErrorMessage":true,"task_complete":"error"}' + line):
-        assert failure(kind, marked) is None or isinstance(failure(kind, marked), Failed)
+        found = kinds.find(kind).failure(marked)
+        assert found is None or isinstance(found, Failed)
 
 
 def test_the_reader_returns_each_failure_once(tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from relay.agents import hook_client, hook_guards, hook_setup
-from relay.agents.hook_event import EVENTS, NativeEvent, NativeName
-from relay.agents.hook_reply import Reply, render
+from relay.agents import hook_client, hook_guards, hook_setup, kinds
+from relay.agents.hook_event import NativeEvent, NativeName
+from relay.agents.hook_reply import Reply
 
 Json = dict[str, Any]
 
@@ -109,8 +109,8 @@ def test_an_observer_prints_nothing_whatever_the_answer(path: Path) -> None:
 
 
 TOOL = {
-    agent: next(own for own, name in names.items() if name is NativeName.TOOL_PRE)
-    for agent, names in EVENTS.items()
+    agent: next(own for own, name in kinds.find(agent).events.items() if name is NativeName.TOOL_PRE)
+    for agent in kinds.hooked()
 }
 """By agent, its name for the event at which a guard can refuse a tool call."""
 
@@ -170,7 +170,7 @@ def test_an_unreadable_answer_denies_a_tool_call(path: Path, agent: str, answer:
     session = FakeSession(path, b" ", answer, exits=not answer.endswith(b"\n"))
     done = run(path, "decide", TOOL[agent], agent=agent)
     event = NativeEvent(NativeName.TOOL_PRE, agent, event=TOOL[agent])
-    denial = json.loads(render(event, Reply(deny=hook_client.UNREADABLE)))
+    denial = json.loads(kinds.find(agent).render(event, Reply(deny=hook_client.UNREADABLE)))
     assert (json.loads(done.stdout), done.stderr, done.returncode) == (denial, b"", 0)
     assert "relay explain" in done.stdout.decode()
     assert "session.log" in done.stdout.decode()
@@ -205,7 +205,7 @@ def test_an_incomplete_answer_denies_a_tool_call(path: Path) -> None:
 @pytest.mark.parametrize("name", [name for name in NativeName if name is not NativeName.TOOL_PRE])
 def test_an_unreadable_answer_does_not_affect_other_events(path: Path, agent: str, name: NativeName) -> None:
     """If nothing is printed for a permission, the agent asks the user."""
-    for event in (own for own, each in EVENTS[agent].items() if each is name):
+    for event in (own for own, each in kinds.find(agent).events.items() if each is name):
         session = FakeSession(path, b" ", b'{"code": 0}\n', exits=True)
         assert silent(run(path, "decide", event, agent=agent))
         assert len(session.end()) == 1
@@ -283,7 +283,7 @@ def test_the_first_event_waits_no_longer_than_any_other(path: Path) -> None:
 
 FROZEN = (
     "from relay.agents import hook_client; hook_client.{} = 0.01; "
-    "hook_client.hook('Stop', {!r}, 'claude', decide=True)"
+    "hook_client.hook('Stop', {!r}, 'claude', decide=True, asks=lambda: True)"
 )
 
 
@@ -315,8 +315,8 @@ def test_a_frozen_session_does_not_block_the_agent(path: Path, limit: str) -> No
 
 GUARDED = [
     (agent, event, name)
-    for agent, names in EVENTS.items()
-    for event, name in names.items()
+    for agent in kinds.hooked()
+    for event, name in kinds.find(agent).events.items()
     if name in hook_guards.GUARDED
 ]
 """Each agent's names for the events that may be guarded."""
@@ -327,7 +327,8 @@ def unanswered(path: Path, event: str, agent: str, *, taken: float = 0.01, patch
     code = (
         f"from relay.agents import hook_client; hook_client.TAKEN = {taken}; hook_client.AGAIN = 0.05\n"
         f"{patch}\n"
-        f"hook_client.hook({event!r}, {str(path)!r}, {agent!r}, decide=True)"
+        f"asks = lambda: {kinds.find(agent).asks}\n"
+        f"hook_client.hook({event!r}, {str(path)!r}, {agent!r}, decide=True, asks=asks)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], input=b"{}", capture_output=True, timeout=60, check=False
@@ -351,11 +352,11 @@ def test_a_guarded_event_asks_or_is_denied_if_no_session_answers(
         if listens:
             session.listen()
         printed = unanswered(path, event, agent)
-    assert json.loads(printed) == json.loads(render(native, asks))
+    assert json.loads(printed) == json.loads(kinds.find(agent).render(native, asks))
     assert "`relay reload Zoë`" in reason
 
 
-@pytest.mark.parametrize("agent", EVENTS)
+@pytest.mark.parametrize("agent", kinds.hooked())
 def test_without_a_client_only_a_guard_is_answered(
     path: Path, tmp_path: Path, agent: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -375,14 +376,14 @@ def test_without_a_client_only_a_guard_is_answered(
 
     def check() -> None:
         hook_guards.write(str(path), "Ann", hook_guards.GUARDED)
-        for event, name in EVENTS[agent].items():
+        for event, name in kinds.find(agent).events.items():
             done = ask("decide", event)
             assert (done.stderr, done.returncode) == (b"", 0)
             if name in hook_guards.GUARDED:
                 asks = (agent, name) == ("claude", NativeName.TOOL_PRE)
                 reply = Reply(ask=hook_setup.GONE) if asks else Reply(deny=hook_setup.GONE)
                 native = NativeEvent(name, agent, event=event)
-                assert json.loads(done.stdout) == json.loads(render(native, reply)), event
+                assert json.loads(done.stdout) == json.loads(kinds.find(agent).render(native, reply)), event
                 hook_guards.write(str(path), "Ann", hook_guards.GUARDED - {name})
                 assert silent(ask("decide", event))
                 hook_guards.write(str(path), "Ann", hook_guards.GUARDED)
@@ -390,7 +391,7 @@ def test_without_a_client_only_a_guard_is_answered(
             else:
                 assert done.stdout == b"", event
         Path(hook_guards.path_of(str(path))).unlink()
-        assert all(silent(ask("decide", event)) for event in EVENTS[agent])
+        assert all(silent(ask("decide", event)) for event in kinds.find(agent).events)
 
     check()
     monkeypatch.undo()
@@ -398,7 +399,7 @@ def test_without_a_client_only_a_guard_is_answered(
     (folder / "hook_client.py").unlink()
     check()
     hook_setup.remove(str(folder))
-    assert all(silent(ask("decide", event)) for event in EVENTS[agent])
+    assert all(silent(ask("decide", event)) for event in kinds.find(agent).events)
 
 
 @pytest.mark.parametrize(("agent", "event", "name"), GUARDED)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from relay.agents.events import TextRead
 from relay.agents.joiners import JOINER, DrawnJoiners
-from relay.agents.transcript_formats import Said
+from relay.agents.transcript_lines import Said
 from relay.directives.events import DirectiveRead
 from relay.eventbus import EventBus, handles
 from relay.features.transcript_listener import TranscriptListener

@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from real_agents.install import PINNED
-from relay.agents import aider
+from relay.agents import kinds
 from relay.agents.catalog import profiles
-from relay.agents.hook_setup import NAMED, Prepared, prepare
+from relay.agents.hook_setup import Prepared, prepare
+from relay.agents.kinds import aider
 from relay.agents.named_transcripts import Named
 from relay.agents.transcript_reader import TranscriptReader
 from relay.errors import ConfigError
@@ -61,7 +62,7 @@ def test_the_page_lists_each_record_with_its_version_and_flag(name: str, flag: s
 def test_only_aider_has_a_record_without_hooks(tmp_path: Path) -> None:
     home = Home(str(tmp_path / "c"), str(tmp_path / "s"), str(tmp_path / "r")).ensure()
     without = {each.native.transcript for each in profiles(home) if not each.native.hooks} - {""}
-    assert without == NAMED == {"aider"}
+    assert without == {"aider"} == set(kinds.names()) - set(kinds.hooked())
 
 
 # gemini
@@ -115,7 +116,7 @@ Prepare = Callable[..., Prepared]
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Prepare:
     """Return `prepare` for an ordinary user's agent in its own folder."""
-    monkeypatch.setattr("relay.agents.gemini._only_root_writes", lambda _: False)
+    monkeypatch.setattr("relay.agents.kinds.gemini._only_root_writes", lambda _: False)
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
 

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.agents.hook_event import EVENTS, OBSERVED, PROMPTS, NativeEvent, NativeName, parse, prompt_kind
+from relay.agents import kinds
+from relay.agents.hook_event import DIALOGS, OBSERVED, NativeEvent, NativeName
 from relay.agents.profile import PromptKind
 
 PAYLOADS = Path(__file__).parent / "payloads"
@@ -23,9 +24,9 @@ def test_payloads_of_real_agents_are_parsed(subtests: pytest.Subtests) -> None:
         with subtests.test(f"{path.parent.name}-{path.stem}"):
             agent, event = path.parent.name, path.stem.split("-")[0]
             raw = json.loads(path.read_text())
-            parsed = parse(agent, event, path.read_bytes())
+            parsed = kinds.find(agent).parse(event, path.read_bytes())
             assert parsed is not None
-            assert parsed.name is EVENTS[agent][event]
+            assert parsed.name is kinds.find(agent).events[event]
             assert parsed.event == raw["hook_event_name"] == event
             assert (
                 parsed.session_id or path.stem == "SessionStart-startup"
@@ -34,23 +35,25 @@ def test_payloads_of_real_agents_are_parsed(subtests: pytest.Subtests) -> None:
             assert parsed.tool_name == raw.get("tool_name", "")
             assert parsed.tool_input == raw.get("tool_input", {})
             assert parsed.agent_id == raw.get("agent_id", "")
-            assert parse(agent, "", path.read_bytes()) == parsed, "the payload also names its event"
+            assert kinds.find(agent).parse("", path.read_bytes()) == parsed, (
+                "the payload also names its event"
+            )
 
 
 def test_fields_of_claudes_events_are_parsed() -> None:
     def read(name: str) -> bytes:
         return (PAYLOADS / "claude" / f"{name}.json").read_bytes()
 
-    stop = parse("claude", "Stop", read("Stop"))
+    stop = kinds.find("claude").parse("Stop", read("Stop"))
     assert stop is not None
     assert (stop.last_assistant_message, stop.stop_hook_active) == ("Hi there.", False)
-    failed = parse("claude", "PostToolUseFailure", read("PostToolUseFailure-Bash"))
+    failed = kinds.find("claude").parse("PostToolUseFailure", read("PostToolUseFailure-Bash"))
     assert failed is not None
     assert (failed.name, failed.error, failed.duration_ms) == (NativeName.TOOL_FAILED, "Exit code 1", 89.0)
-    sub = parse("claude", "SubagentStop", read("SubagentStop"))
+    sub = kinds.find("claude").parse("SubagentStop", read("SubagentStop"))
     assert sub is not None
     assert (sub.agent_type, sub.last_assistant_message) == ("general-purpose", "Sub says hi.")
-    start = parse("claude", "SessionStart", read("SessionStart-clear"))
+    start = kinds.find("claude").parse("SessionStart", read("SessionStart-clear"))
     assert start is not None
     assert start.source == "clear"
 
@@ -60,7 +63,7 @@ def test_fields_of_claudes_events_are_parsed() -> None:
 )
 def test_malformed_json_is_ignored(payload: bytes) -> None:
     """R87"""
-    assert parse("claude", "PreToolUse", payload) is None
+    assert kinds.find("claude").parse("PreToolUse", payload) is None
 
 
 @pytest.mark.parametrize(
@@ -68,20 +71,20 @@ def test_malformed_json_is_ignored(payload: bytes) -> None:
 )
 def test_an_unknown_event_or_agent_is_ignored(agent: str, event: str) -> None:
     """R90"""
-    assert parse(agent, event, b"{}") is None
+    assert kinds.find(agent).parse(event, b"{}") is None
 
 
 @pytest.mark.parametrize("event", ["PreToolUse", "pretooluse", "tool_pre"])
 def test_events_are_recognised_in_any_case_and_by_relays_names(event: str) -> None:
     """R86: `relay hook pretooluse`."""
-    parsed = parse("claude", event, b"{}")
+    parsed = kinds.find("claude").parse(event, b"{}")
     assert parsed is not None
     assert parsed.event == "PreToolUse"
 
 
 def test_fields_of_a_wrong_type_are_ignored() -> None:
     payload = {"tool_name": 3, "tool_input": "x", "cwd": None, "duration_ms": "1", "stop_hook_active": 1}
-    parsed = parse("claude", "PreToolUse", json.dumps(payload))
+    parsed = kinds.find("claude").parse("PreToolUse", json.dumps(payload))
     assert parsed is not None
     assert (parsed.tool_name, parsed.tool_input, parsed.cwd) == ("", {}, "")
     assert (parsed.duration_ms, parsed.stop_hook_active) == (0.0, False)
@@ -89,12 +92,14 @@ def test_fields_of_a_wrong_type_are_ignored() -> None:
 
 @pytest.mark.parametrize("duration", ["1" + "0" * 400, "-5", "NaN", "Infinity", "true"])
 def test_an_invalid_duration_is_ignored(duration: str) -> None:
-    event = parse("claude", "PostToolUse", f'{{"duration_ms": {duration}}}')
+    event = kinds.find("claude").parse("PostToolUse", f'{{"duration_ms": {duration}}}')
     assert event is not None and event.duration_ms == 0.0
 
 
 def test_a_lone_surrogate_is_replaced() -> None:
-    parsed = parse("claude", "UserPromptSubmit", b'{"prompt": "a\\ud83db \\ud83d\\ude00", "x": ["\\udc00"]}')
+    parsed = kinds.find("claude").parse(
+        "UserPromptSubmit", b'{"prompt": "a\\ud83db \\ud83d\\ude00", "x": ["\\udc00"]}'
+    )
     assert parsed is not None
     assert parsed.prompt == "a?b \N{GRINNING FACE}"
     assert parsed.raw["x"] == ["?"]
@@ -114,7 +119,7 @@ OBJECTS = st.dictionaries(
 @given(st.binary(max_size=200) | OBJECTS.map(lambda value: json.dumps(value).encode()))
 def test_any_json_object_is_an_event_and_other_bytes_are_not(payload: bytes) -> None:
     """R86"""
-    event = parse("gemini", "BeforeTool", payload)
+    event = kinds.find("gemini").parse("BeforeTool", payload)
     try:
         value = json.loads(payload.decode("utf-8", "replace"))
     except ValueError:
@@ -137,8 +142,8 @@ def test_any_json_object_is_an_event_and_other_bytes_are_not(payload: bytes) -> 
 
 def test_each_observed_tool_has_its_kind_of_prompt() -> None:
     """R88, R89, R90; EnterPlanMode is recognised and asks nothing."""
-    assert prompt_kind("ExitPlanMode") is PromptKind.PLAN_APPROVAL
-    assert prompt_kind("AskUserQuestion") is PromptKind.QUESTION
-    assert prompt_kind("EnterPlanMode") is None
-    assert prompt_kind("Bash") is None
-    assert set(PROMPTS) == set(OBSERVED.split("|"))
+    assert DIALOGS.get("ExitPlanMode") is PromptKind.PLAN_APPROVAL
+    assert DIALOGS.get("AskUserQuestion") is PromptKind.QUESTION
+    assert DIALOGS.get("EnterPlanMode") is None
+    assert DIALOGS.get("Bash") is None
+    assert set(DIALOGS) == set(OBSERVED.split("|"))

@@ -7,20 +7,25 @@ from typing import Any
 
 import pytest
 
-from relay.agents.hook_event import EVENTS, NativeEvent, parse
-from relay.agents.hook_reply import Reply, carries, render
+from relay.agents import kinds
+from relay.agents.hook_event import NativeEvent
+from relay.agents.hook_reply import Reply
 
 EVERYTHING = Reply(context="know this", deny="no", go_on="more", notice="hey")
 
 
 def event(agent: str, name: str) -> NativeEvent:
-    parsed = parse(agent, name, b"{}")
+    parsed = kinds.find(agent).parse(name, b"{}")
     assert parsed is not None
     return parsed
 
 
+def plain(agent: str, name: str, reply: Reply) -> str:
+    return kinds.find(agent).render(event(agent, name), reply)
+
+
 def rendered(agent: str, name: str, **parts: Any) -> Any:
-    text = render(event(agent, name), Reply(**parts))
+    text = plain(agent, name, Reply(**parts))
     return json.loads(text) if text else None
 
 
@@ -114,8 +119,8 @@ def test_a_block_always_has_a_reason() -> None:
 
 
 def test_parts_that_the_protocol_cannot_carry_are_omitted() -> None:
-    assert render(event("claude", "Notification"), EVERYTHING) == ""
-    assert render(event("claude", "SessionEnd"), EVERYTHING) == ""
+    assert plain("claude", "Notification", EVERYTHING) == ""
+    assert plain("claude", "SessionEnd", EVERYTHING) == ""
     assert rendered("qwen", "SessionStart", context="never seen by its model") is None
     assert rendered("qwen", "PreToolUse", context="nor this") is None
     assert rendered("gemini", "BeforeTool", context="x") is None
@@ -123,17 +128,17 @@ def test_parts_that_the_protocol_cannot_carry_are_omitted() -> None:
     assert rendered("claude", "Stop", context="would begin another turn") is None
 
 
-@pytest.mark.parametrize("agent", EVENTS)
+@pytest.mark.parametrize("agent", kinds.hooked())
 def test_an_empty_reply_is_rendered_as_nothing(agent: str) -> None:
-    for name in EVENTS[agent]:
-        assert render(event(agent, name), Reply()) == ""
+    for name in kinds.find(agent).events:
+        assert plain(agent, name, Reply()) == ""
 
 
-@pytest.mark.parametrize("agent", EVENTS)
+@pytest.mark.parametrize("agent", kinds.hooked())
 def test_only_keys_of_the_protocols_are_rendered(agent: str) -> None:
     """codex rejects a reply with an unknown key."""
-    for name, kind in EVENTS[agent].items():
-        text = render(event(agent, name), EVERYTHING)
+    for name, kind in kinds.find(agent).events.items():
+        text = plain(agent, name, EVERYTHING)
         answer = json.loads(text) if text else {}
         assert set(answer) <= {"decision", "reason", "hookSpecificOutput", "systemMessage"}
-        assert bool(text) == bool(carries(agent, kind))
+        assert bool(text) == bool(kinds.find(agent).carries(kind))

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-import relay.agents
+from relay.agents import kinds
 
-PLUGIN = Path(relay.agents.__file__).with_name("opencode.mjs")
+PLUGIN = Path(kinds.__file__).with_name("opencode.mjs")
 NODE = shutil.which("node")
 
 pytestmark = pytest.mark.skipif(NODE is None, reason="Node.js is not installed")

@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
-import relay.agents
-from relay.agents.transcript_formats import reader
+from relay.agents import kinds
 
-EXTENSION = Path(relay.agents.__file__).with_name("pi.mjs")
+EXTENSION = Path(kinds.__file__).with_name("pi.mjs")
 NODE = shutil.which("node")
 
 pytestmark = pytest.mark.skipif(NODE is None, reason="Node.js is not installed")
@@ -78,7 +77,7 @@ const options = {json.dumps(options)}
         self.printed = [json.loads(line) for line in done.stdout.splitlines()]
         self.received = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
         lines = transcript.read_bytes().splitlines() if transcript.exists() else []
-        self.said = [said for line in lines for said in reader("relay")(line)]
+        self.said = [said for line in lines for said in kinds.find("relay").reader()(line)]
 
     @property
     def events(self) -> list[str]:

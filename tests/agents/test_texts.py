@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.agents.hook_event import NativeEvent, NativeName
-from relay.agents.transcript_formats import Said
+from relay.agents.transcript_lines import Said
 from relay.agents.transcript_reader import BUDGET, GRACE, SHORT, SILENT, TranscriptReader
 
 CAPTURED = Path(__file__).parent / "transcripts"

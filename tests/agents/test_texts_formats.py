@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from relay.agents.transcript_formats import Said, reader, subagent_path
+from relay.agents import kinds
+from relay.agents.transcript_lines import Said
 
 CAPTURED = Path(__file__).parent / "transcripts"
 
@@ -35,7 +36,7 @@ EXPECTED = {
 
 
 def texts_of(name: str) -> list[Said]:
-    read = reader(name.partition(".")[0].partition("-")[0])
+    read = kinds.find(name.partition(".")[0].partition("-")[0]).reader()
     return [said for line in (CAPTURED / name).read_bytes().splitlines() for said in read(line)]
 
 
@@ -76,26 +77,26 @@ def test_claude_copies_lines_into_a_forked_session_with_their_ids_and_times() ->
 def test_qwens_background_requests_yield_no_text() -> None:
     """After a turn, qwen asks the model what to remember; the answer may quote anything."""
     line = (CAPTURED / "qwen.jsonl").read_bytes().splitlines()[16]
-    assert [said.text for said in reader("qwen")(line)] == ["Sub before tool."]
+    assert [said.text for said in kinds.find("qwen").reader()(line)] == ["Sub before tool."]
     background = line.replace(
         b'"subagent_name":"general-purpose"', b'"subagent_name":"managed-auto-memory-extractor"'
     )
-    assert reader("qwen")(background) == []
+    assert kinds.find("qwen").reader()(background) == []
 
 
 def test_a_line_of_relays_dialect_needs_only_an_id_and_a_text() -> None:
     """docs/NATIVE.md documents the format for users' programs."""
-    assert reader("relay")(b'{"type": "said", "id": "7", "text": "Hi.", "mood": "good"}') == [
+    assert kinds.find("relay").reader()(b'{"type": "said", "id": "7", "text": "Hi.", "mood": "good"}') == [
         Said("Hi.", "7")
     ]
 
 
 def test_the_path_of_a_subagents_transcript_is_known() -> None:
-    assert subagent_path("claude", "/p/S.jsonl", "a1") == "/p/S/subagents/agent-a1.jsonl"
-    assert subagent_path("claude", "/p/S.jsonl", "../../x") == ""
-    assert subagent_path("claude", "", "a1") == ""
-    assert subagent_path("codex", "/p/rollout.jsonl", "a1") == "/p/rollout.jsonl"
-    assert subagent_path("qwen", "/p/S.jsonl", "a1") == ""
+    assert kinds.find("claude").subagent_transcript("/p/S.jsonl", "a1") == "/p/S/subagents/agent-a1.jsonl"
+    assert kinds.find("claude").subagent_transcript("/p/S.jsonl", "../../x") == ""
+    assert kinds.find("claude").subagent_transcript("", "a1") == ""
+    assert kinds.find("codex").subagent_transcript("/p/rollout.jsonl", "a1") == "/p/rollout.jsonl"
+    assert kinds.find("qwen").subagent_transcript("/p/S.jsonl", "a1") == ""
 
 
 MALFORMED = [
@@ -121,12 +122,12 @@ def test_a_malformed_line_yields_no_text(subtests: pytest.Subtests) -> None:
     for kind in ["claude", "codex", "qwen", "relay"]:
         for line in MALFORMED:
             with subtests.test(f"{kind} {line[:80]!r}"):
-                assert reader(kind)(line) == []
+                assert kinds.find(kind).reader()(line) == []
 
 
 def test_invalid_unicode_in_a_text_is_replaced() -> None:
     line = b'{"type":"assistant","uuid":"u","message":{"content":[{"type":"text","text":"a\\ud800b \xff"}]}}'
-    (said,) = reader("claude")(line)
+    (said,) = kinds.find("claude").reader()(line)
     assert said.text == "a?b �"
     said.text.encode()
 
@@ -134,7 +135,7 @@ def test_invalid_unicode_in_a_text_is_replaced() -> None:
 def test_qwens_texts_are_read_though_its_server_counts_no_tokens() -> None:
     """A missing count means an interrupted message only if other messages are counted."""
     line = json.dumps({"type": "assistant", "uuid": "u", "message": {"parts": [{"text": "Hello."}]}}).encode()
-    assert [said.text for said in reader("qwen")(line)] == ["Hello."]
+    assert [said.text for said in kinds.find("qwen").reader()(line)] == ["Hello."]
 
 
 def test_qwens_thoughts_are_not_texts() -> None:
@@ -145,4 +146,4 @@ def test_qwens_thoughts_are_not_texts() -> None:
         {"functionCall": {}},
     ]
     line = json.dumps({"type": "assistant", "uuid": "u", "message": {"parts": parts}}).encode()
-    assert [said.text for said in reader("qwen")(line)] == ["Hello there."]
+    assert [said.text for said in kinds.find("qwen").reader()(line)] == ["Hello there."]

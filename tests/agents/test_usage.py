@@ -14,15 +14,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from relay.agents import kinds
 from relay.agents.hook_event import NativeEvent, NativeName
 from relay.agents.named_transcripts import Named
 from relay.agents.prices import Price, Prices
-from relay.agents.rate_limits import LimitWindow, RateLimits, codex_limits
+from relay.agents.rate_limits import LimitWindow, RateLimits
 from relay.agents.usage import Charge, Spent, Tokens, number
-from relay.agents.usage_formats import KINDS, usage_format
 from relay.agents.usage_reader import UsageReader
 from relay.errors import ConfigError
 from relay.home import Home
+
+WITH_USAGE = [kind for kind in kinds.names() if kinds.find(kind).usage(set()) is not None]
 
 CAPTURED = Path(__file__).parent / "transcripts"
 
@@ -336,8 +338,8 @@ def test_garbled_lines_are_ignored(data: st.DataObject) -> None:
                     line = bytearray(
                         bytes(line).replace(key, key + data.draw(st.sampled_from(values)) + b",", 1)
                     )
-    for kind in KINDS:
-        for charge in usage_format(kind, set()).read(bytes(line)):
+    for kind in WITH_USAGE:
+        for charge in kinds.find(kind).usage(set()).read(bytes(line)):
             assert isinstance(charge, Charge)
             assert all(value >= 0 for value in charge.tokens.public().values())
             assert PRICES.spent(charge.model, charge.tokens).cost >= 0
@@ -352,7 +354,7 @@ JSON = st.recursive(
 
 @settings(max_examples=60)
 @given(
-    kind=st.sampled_from(sorted(KINDS)), usage=JSON, type=st.sampled_from(("assistant", "gemini", "usage", 3))
+    kind=st.sampled_from(WITH_USAGE), usage=JSON, type=st.sampled_from(("assistant", "gemini", "usage", 3))
 )
 def test_any_json_is_a_charge_or_none(kind: str, usage: object, type: object) -> None:
     line = {
@@ -364,7 +366,7 @@ def test_any_json_is_a_charge_or_none(kind: str, usage: object, type: object) ->
         "message": {"id": "i", "usage": usage, "model": usage},
         "input": usage,
     }
-    charges = usage_format(kind, set()).read(json.dumps(line).encode())
+    charges = kinds.find(kind).usage(set()).read(json.dumps(line).encode())
     assert all(charge.tokens.total >= 0 for charge in charges)
 
 
@@ -544,5 +546,9 @@ def test_the_newest_rate_limits_of_codex_count(tmp_path: Path) -> None:
     ),
 ))  # fmt: skip
 def test_any_rate_limits_are_read_or_ignored(given: Any) -> None:
-    for read in (codex_limits(given, "2026-11-22T06:00:00Z"), RateLimits.from_json(given)):
+    fields = {"type": "token_count", "rate_limits": given}
+    line = {"type": "event_msg", "timestamp": "2026-11-22T06:00:00Z", "payload": fields}
+    lines = kinds.find("codex").usage(set())
+    lines.read(json.dumps(line).encode())
+    for read in (lines.limits, RateLimits.from_json(given)):
         assert read is None or json.dumps(read.public(), allow_nan=False)

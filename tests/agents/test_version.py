@@ -13,7 +13,7 @@ import pytest
 from agents.hooked import Claude
 from relay.agents import catalog
 from relay.agents.events import TextRead
-from relay.agents.transcript_formats import Said
+from relay.agents.transcript_lines import Said
 from relay.agents.version import find, unchecked
 from relay.eventbus import EventBus
 from relay.features import agent_version

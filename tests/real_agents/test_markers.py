@@ -10,7 +10,8 @@ import pytest
 from real_agents.model import Rule, Shell, Step
 from real_agents.recipes import Agent
 from real_agents.rig import Rig
-from relay.agents.markers import MARKERS, without_markers
+from relay.agents import kinds
+from relay.agents.markers import without_markers
 
 pytestmark = pytest.mark.agents("claude", "codex", "gemini", "qwen")
 
@@ -31,6 +32,7 @@ def test_what_an_agent_sets_for_its_programs_is_removed(rig: Rig, agent: Agent) 
     alice.say("look")
     alice.sees("Seen")
     after = variables(inner.read_text())
-    assert MARKERS[agent.name][0] in after
+    marks = kinds.find(agent.name).markers
+    assert marks is not None and marks.variable in after
     left = without_markers(after)
     assert [name for name in left if left[name] != before.get(name) and not LEFT.fullmatch(name)] == []

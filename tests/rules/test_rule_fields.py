@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from relay.agents.hook_event import parse
+from relay.agents import kinds
 from relay.rules.event import EVENTS, from_native
 
 RECORDED = Path(__file__).parents[1] / "agents" / "payloads"
@@ -17,7 +17,7 @@ def test_each_field_that_agents_report_is_known(agent: str) -> None:
     """R18: otherwise relay would warn that a matcher for the field fits nothing."""
     found = set()
     for path in sorted((RECORDED / agent).glob("*.json")):
-        native = parse(agent, "", path.read_text())
+        native = kinds.find(agent).parse("", path.read_text())
         event = from_native(native) if native else None
         if event is not None:
             found.add(event.name)

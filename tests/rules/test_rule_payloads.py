@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from written import event
 
-from relay.agents.hook_event import NativeName, parse
+from relay.agents import kinds
+from relay.agents.hook_event import NativeName
 from relay.rules.event import EVENTS, RuleEvent, Shape, from_native, payload
 
 RECORDED = Path(__file__).parent.parent / "agents" / "payloads"
@@ -24,7 +25,7 @@ UNRULED = {
 
 def native(agent: str, name: str, **more: Any) -> RuleEvent:
     """Return the event of a payload recorded from `agent`."""
-    native_event = parse(agent, "", (RECORDED / agent / f"{name}.json").read_text())
+    native_event = kinds.find(agent).parse("", (RECORDED / agent / f"{name}.json").read_text())
     assert native_event is not None
     found = from_native(native_event, **more)
     assert found is not None
@@ -41,7 +42,7 @@ def test_every_recorded_event_has_claude_codes_fields(subtests: pytest.Subtests)
     """R18"""
     for path in sorted(RECORDED.glob("*/*.json")):
         with subtests.test(f"{path.parent.name}-{path.stem}"):
-            native_event = parse(path.parent.name, "", path.read_text())
+            native_event = kinds.find(path.parent.name).parse("", path.read_text())
             assert native_event is not None
             found = from_native(native_event)
             if native_event.name in UNRULED:
@@ -127,7 +128,7 @@ def test_the_payload_of_a_compaction_is_flat(shape: Shape) -> None:
 def test_the_payload_names_the_subagent() -> None:
     """R18."""
     raw = {"hook_event_name": "PreToolUse", "tool_name": "Bash", "agent_id": "a42", "agent_type": "reviewer"}
-    native_event = parse("claude", "", json.dumps(raw))
+    native_event = kinds.find("claude").parse("", json.dumps(raw))
     assert native_event is not None
     found = from_native(native_event)
     assert found is not None
@@ -137,7 +138,7 @@ def test_the_payload_names_the_subagent() -> None:
 def test_a_field_of_a_wrong_type_is_omitted() -> None:
     """R18: a payload is untrusted."""
     raw = {"tool_name": ["Bash"], "tool_input": "rm", "cwd": 7, "notification_type": {}, "custom": 1}
-    native_event = parse("claude", "PreToolUse", json.dumps(raw))
+    native_event = kinds.find("claude").parse("PreToolUse", json.dumps(raw))
     assert native_event is not None
     found = from_native(native_event)
     assert found is not None

@@ -13,12 +13,12 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from relay.agents import updates
+from relay.agents import kinds, updates
 from relay.agents.catalog import made
 from relay.agents.events import AgentFailed, FailureRead, HookReported, LastFailure
 from relay.agents.failure import Failure
-from relay.agents.hook_event import NativeEvent, parse
-from relay.agents.transcript_formats import Failed
+from relay.agents.hook_event import NativeEvent
+from relay.agents.transcript_lines import Failed
 from relay.eventbus import Event, EventBus, handles
 from relay.features import failure_watch
 from relay.features.failure_watch import FailureWatch
@@ -87,7 +87,7 @@ class World:
             self.bus.publish(event)
 
     def hook(self, name: str, **fields: Any) -> None:
-        event = parse(self.kind, name, json.dumps(fields))
+        event = kinds.find(self.kind).parse(name, json.dumps(fields))
         assert isinstance(event, NativeEvent)
         self.publish(HookReported(event, decides=True))
 

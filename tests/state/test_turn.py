@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from relay.agents.hook_event import NativeEvent, NativeName, parse, prompt_kind
+from relay.agents import kinds
+from relay.agents.hook_event import NativeEvent, NativeName
 from relay.agents.profile import PromptKind
 from relay.state.turn import Turn
 
@@ -31,8 +32,8 @@ def turn(clock: Callable[[], float]) -> Turn:
     return Turn(clock)
 
 
-def report(turn: Turn, name: NativeName, **fields: Any) -> None:
-    turn.take(NativeEvent(name, "claude", **fields))
+def report(turn: Turn, name: NativeName, *, agent: str = "claude", **fields: Any) -> None:
+    turn.take(NativeEvent(name, agent, **fields))
 
 
 def state(turn: Turn) -> tuple[str, PromptKind | None] | None:
@@ -92,7 +93,8 @@ def test_an_open_permission_outlives_the_end_of_another_tool(turn: Turn) -> None
 def test_a_permission_notification_alone_means_prompting(turn: Turn) -> None:
     report(turn, NativeName.NOTIFICATION, notification_type="idle_prompt")
     assert turn.hooks.evidence() is None
-    report(turn, NativeName.NOTIFICATION, notification_type="ToolPermission", message="Run it?\x1b[31m")
+    asks = {"notification_type": "ToolPermission", "message": "Run it?\x1b[31m"}
+    report(turn, NativeName.NOTIFICATION, agent="gemini", **asks)
     evidence = turn.hooks.evidence()
     assert evidence is not None and evidence.kind is PromptKind.PERMISSION
     assert "\x1b" not in evidence.detail
@@ -164,8 +166,8 @@ CAPTURED = Path(__file__).parent.parent / "agents" / "payloads" / "claude"
 def test_an_answered_question_of_the_real_agent_is_closed(turn: Turn, tool: str) -> None:
     """Claude adds the answers to the tool's input."""
     for name in ("PreToolUse", "PermissionRequest", "PostToolUse"):
-        assert state(turn) in (None, ("prompting", prompt_kind(tool)))
-        event = parse("claude", name, (CAPTURED / f"{name}-{tool}.json").read_bytes())
+        assert state(turn) in (None, ("prompting", kinds.find("claude").dialogs.get(tool)))
+        event = kinds.find("claude").parse(name, (CAPTURED / f"{name}-{tool}.json").read_bytes())
         assert event is not None
         turn.take(event)
     assert state(turn) == ("working", None)

@@ -1,0 +1,58 @@
+"""pi: hooks by `--extension FILE`, which it loads before the user's own extensions.
+
+FILE belongs to the run and passes pi.mjs its options.  pi loads it even with `--no-extensions`, which leaves
+out only the extensions that pi finds by itself.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from relay.agents import hook_event, hook_reply
+from relay.agents.hook_event import NativeName
+from relay.agents.hook_setup import BRIDGE, Prepared, Run, installed, plugin_options
+from relay.agents.kind import Markers
+from relay.agents.kinds.relay import RelayDialect
+from relay.errors import ConfigError
+
+FLAG = "--extension"
+
+OLDEST = (0, 65)
+"""The first version with the events that pi.mjs needs. Before 0.35, pi would take FILE for a prompt."""
+
+_COMMANDS = frozenset({"auth", "config", "install", "list", "remove", "uninstall", "update"})
+"""First arguments that start no agent, and must remain first."""
+
+_EXTENSION = Path(__file__).with_name("pi.mjs")
+
+
+class Pi(RelayDialect):
+    """pi, whose extension speaks relay's dialect."""
+
+    name = "pi"
+    events = hook_event.without(
+        "PermissionRequest", "Notification", "SubagentStart", "SubagentStop", "StopFailure"
+    )
+    replies = {
+        **hook_reply.REPLIES,
+        NativeName.TOOL_PRE: frozenset({"context", "deny", "input", "notice"}),
+    }
+    markers = Markers("PI_CODING_AGENT", (), ("AI_AGENT",))
+
+    def prepare(self, run: Run) -> Prepared:
+        """Return `pi ARG...` as `pi --extension FILE ARG...`. Raise ConfigError for a pi that is too old."""
+        if run.arguments[:1] and run.arguments[0] in _COMMANDS:
+            return Prepared(list(run.command), run.env)
+        version = installed(run, "/pi-coding-agent")
+        if version and version < OLDEST:
+            raise ConfigError(
+                f"relay's extension needs pi {'.'.join(map(str, OLDEST))} or later; for this version, relay "
+                "reads the screen instead"
+            )
+        run.copy(BRIDGE)
+        source = f"import extension from {json.dumps(run.copy(_EXTENSION))}\n"
+        source += f"export default extension({json.dumps(plugin_options(run))})\n"
+        return Prepared(
+            run.with_flags([FLAG, run.write("relay.js", source)], run.arguments), run.env, self.name
+        )
