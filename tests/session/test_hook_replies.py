@@ -18,12 +18,12 @@ from injection.ptyagent import PtyAgent, fake, running
 from relay.agents.events import TextRead
 from relay.agents.hook_event import NativeEvent, NativeName
 from relay.agents.hook_reply import Reply
+from relay.agents.kind import AgentKind
 from relay.agents.transcript_reader import TranscriptReader
 from relay.control.operations import operations
 from relay.directives.hearing import EarlierSessions, Hearing
 from relay.errors import RelayError
 from relay.eventbus import EventBus, answers, handles
-from relay.features import hook_responder
 from relay.features.derived_rules import DerivedRules
 from relay.features.handler_runner import HandlerRunner
 from relay.features.hook_responder import HookResponder
@@ -328,11 +328,11 @@ def test_messages_of_a_reply_that_cannot_be_rendered_wait_again(
         session.answers.set()
         await session.hook_output("SessionStart", source="startup")
 
-        def fails(event: NativeEvent, reply: Reply) -> str:
+        def fails(kind: AgentKind, event: NativeEvent, reply: Reply) -> str:
             raise RecursionError
 
         with monkeypatch.context() as patch:
-            patch.setattr(hook_responder, "render", fails)
+            patch.setattr(AgentKind, "render", fails)
             assert not await session.hook_output("PostToolUse", tool_name="Bash")
         assert "a message" in await session.hook_output("PostToolUse", tool_name="Bash")
 
