@@ -8,17 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from relay.agents import kinds
 from relay.storage.files import open_regular
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")
 """Any agent's id: a UUID, `ses_...` of opencode. It comes from outside and ends up in a command line."""
 
-_PROMPT = re.compile(rb'"(?:type|role)": ?"user"')
-"""A user's message in the record of any known agent."""
-
 _CHUNK = 1 << 16
 _CHUNKS = 256  # more than a conversation without a prompt ever has
-_OVERLAP = 32  # bytes, more than _PROMPT can match
+_OVERLAP = 32  # bytes, more than AgentKind.prompt can match
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +66,7 @@ def resumable(conversation: Conversation) -> bool:
         with open(conversation.path, "rb", buffering=0, opener=open_regular) as file:
             for _ in range(_CHUNKS):
                 data = file.read(_CHUNK)
-                if _PROMPT.search(before + data):
+                if kinds.find(conversation.agent).prompt.search(before + data):
                     return True
                 if not data:
                     return False

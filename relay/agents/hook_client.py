@@ -2,7 +2,6 @@
 
     PYTHON -I -S hook_client.py hook pretooluse SOCKET AGENT       observes: never prints
     PYTHON -I -S hook_client.py hook decide EVENT SOCKET AGENT     prints what the session answers
-    PYTHON -I -S hook_client.py hook decide EVENT SOCKET AGENT asks        the same, of an agent that can ask
 
     stdin ──→ {"op": "hook", "agent": A, "event": E, "decide": bool, "payload": TEXT}
               " "                                 the session has taken the event, and thinks
@@ -31,6 +30,9 @@ from time import monotonic, sleep
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    Refusal = tuple[str, str, str, str]
+    """An event by the agent's own name and relay's, the reply that denies it, and one that asks the user."""
 
 TAKEN = 3.0
 """Seconds for the session to take the event; a session that is gone or frozen costs the agent no more."""
@@ -62,13 +64,14 @@ UNANSWERED = (
 )
 """The reason for a decision if no session answers."""
 
-_PEERCRED = getattr(_socket, "SO_PEERCRED", None)  # Linux
-_TOOL, _PROMPT = "tool_pre", "prompt_submit"
+REFUSALS: "list[Refusal]" = []
+"""How the agent is refused what a guard may forbid: hook_setup writes it into each run's copy."""
 
-_GUARDED = dict.fromkeys(("pretooluse", "beforetool", _TOOL), _TOOL) | dict.fromkeys(
-    ("userpromptsubmit", "beforeagent", _PROMPT), _PROMPT
-)
-"""relay's names for the events that may be guarded, by all their names in lower case."""
+REASON = "{reason}"
+"""The place of the reason in a refusal."""
+
+_PEERCRED = getattr(_socket, "SO_PEERCRED", None)  # Linux
+_TOOL = "tool_pre"
 
 _FIRST = "SessionStart"
 """An agent's first event, sent while its session is still loading."""
@@ -97,19 +100,16 @@ class _Json:
 def main(argv: list[str]) -> None:
     """Run the command line `argv`, as in the module docstring; ignore any other."""
     match argv:
-        case [_, "hook", "decide", event, path, agent, *asks]:
-            hook(event, path, agent, decide=True, asks=lambda: asks == ["asks"])
+        case [_, "hook", "decide", event, path, agent]:
+            hook(event, path, agent, lambda: REFUSALS, decide=True)
         case [_, "hook", event, path, agent]:
-            hook(event, path, agent, decide=False)
+            hook(event, path, agent, lambda: REFUSALS, decide=False)
 
 
-def hook(
-    event: str, path: str, agent: str, *, decide: bool, asks: "Callable[[], bool]" = lambda: False
-) -> None:
+def hook(event: str, path: str, agent: str, refusals: "Callable[[], list[Refusal]]", *, decide: bool) -> None:
     """Send the event's JSON from standard input to the session that listens at `path`.
 
-    With `decide`, print the session's answer.  asks: whether the agent can ask its user about a tool call;
-    called only if no session answers.  Raise nothing.
+    With `decide`, print the session's answer.  refusals: called only if no session answers.  Raise nothing.
     """
     answer = b""
     begun = monotonic()
@@ -120,7 +120,7 @@ def hook(
         nonlocal waits, expired
         if expired:
             return
-        if decide and not waits and not answer and _guarded(event, path):
+        if decide and not waits and not answer and _guarded(event, path, refusals):
             waits = True
             limit(AGAIN - TAKEN)
             return
@@ -136,7 +136,7 @@ def hook(
             _signal.signal(_signal.SIGALRM, expire)
             limit(TAKEN)
             text = _read().decode("utf-8", "replace")
-            channel = _connect(event, path, decide=decide)
+            channel = _connect(event, path, refusals, decide=decide)
             request = (
                 f'{{"op": "hook", "agent": {encode_basestring(agent)}, "event": {encode_basestring(event)}, '
                 f'"decide": {"true" if decide else "false"}, "payload": {encode_basestring(text)}}}\n'
@@ -153,21 +153,22 @@ def hook(
                 # The session has ended over the event; ask the next one, if any, the same.
                 waits = True
                 limit(AGAIN)
-                channel = _connect(event, path, decide=decide)
+                channel = _connect(event, path, refusals, decide=decide)
         except BaseException:  # noqa: BLE001 (what has arrived so far counts)
             expired = True
         _signal.setitimer(_signal.ITIMER_REAL, 0)
         if not decide:
             return
         if not answer.strip(b" "):
-            if name := _guarded(event, path):
-                _print(refusal(event, UNANSWERED.replace("{0}", name), ask=asks()))
+            if name := _guarded(event, path, refusals):
+                _print(refusal(_known(event, refusals)[3], UNANSWERED.replace("{0}", name)))
             return
         try:
             verdict = _stdout(answer)
         except Exception:  # noqa: BLE001 (whatever is wrong with the answer, a guard was asked)
-            if _GUARDED.get(event.lower()) == _TOOL:
-                _print(refusal(event, UNREADABLE))
+            _, kind, denial, _ = _known(event, refusals)
+            if kind == _TOOL:
+                _print(refusal(denial, UNREADABLE))
             return
         if verdict is not None:
             _print(verdict)
@@ -176,10 +177,9 @@ def hook(
         pass
 
 
-def _guarded(event: str, path: str) -> str:
+def _guarded(event: str, path: str, refusals: "Callable[[], list[Refusal]]") -> str:
     """Return the agent's name if `event` is guarded; "" if it is not, or the agent's session is over."""
-    if (kind := _GUARDED.get(event.lower())) is None:
-        return ""
+    guarded = None
     try:
         file = posix.open(path.removesuffix(".sock") + ".guards", posix.O_RDONLY)
         name, *guarded = posix.read(file, 1 << 12).decode().split()
@@ -187,8 +187,17 @@ def _guarded(event: str, path: str) -> str:
     except (FileNotFoundError, NotADirectoryError):
         return ""
     except Exception:  # noqa: BLE001 (whatever is wrong with it, there is a file of guards)
-        name, guarded = path.rpartition("/")[2].removesuffix(".sock"), [kind]
-    return name if kind in guarded else ""
+        name = path.rpartition("/")[2].removesuffix(".sock")
+    kind = _known(event, refusals)[1]
+    return name if kind and (guarded is None or kind in guarded) else ""
+
+
+def _known(event: str, refusals: "Callable[[], list[Refusal]]") -> "Refusal":
+    """Return the row of `event`, by the agent's own name in any case, or relay's; empty if it has none."""
+    for row in refusals():
+        if event.lower() in (row[0].lower(), row[1]):
+            return row
+    return "", "", "", ""
 
 
 def _stdout(answer: bytes) -> str | None:
@@ -206,20 +215,9 @@ def _stdout(answer: bytes) -> str | None:
     raise ValueError
 
 
-def refusal(event: str, reason: str, *, ask: bool = False) -> str:
-    """Return what refuses `event`, which may be guarded; with `ask`, what asks the user about a tool call.
-
-    The forms are those of `relay.agents.kind.AgentKind.render`.
-    """
-    why, name = encode_basestring(reason), event.lower()
-    plain = name.startswith("before")
-    if plain or _GUARDED[name] == _PROMPT:
-        return f'{{"decision": "{"deny" if plain else "block"}", "reason": {why}}}'
-    decision = "ask" if ask else "deny"
-    return (
-        f'{{"hookSpecificOutput": {{"hookEventName": "PreToolUse", "permissionDecision": "{decision}", '
-        f'"permissionDecisionReason": {why}}}}}'
-    )
+def refusal(reply: str, reason: str) -> str:
+    """Return the rendered `reply` with `reason` in place of REASON."""
+    return reply.replace(REASON, encode_basestring(reason)[1:-1])
 
 
 def _print(text: str) -> None:
@@ -228,7 +226,7 @@ def _print(text: str) -> None:
         rest = rest[posix.write(1, rest) :]
 
 
-def _connect(event: str, path: str, *, decide: bool) -> socket:
+def _connect(event: str, path: str, refusals: "Callable[[], list[Refusal]]", *, decide: bool) -> socket:
     """Connect to the session; wait until it listens, for an agent's first event or because of a guard."""
     while True:
         try:
@@ -236,7 +234,7 @@ def _connect(event: str, path: str, *, decide: bool) -> socket:
             channel.connect(path)
             _check_peer(channel)
         except (FileNotFoundError, ConnectionRefusedError):
-            if event != _FIRST and not (decide and _guarded(event, path)):
+            if event != _FIRST and not (decide and _guarded(event, path, refusals)):
                 raise
             sleep(_POLL)
         else:

@@ -25,9 +25,10 @@ from typing import TYPE_CHECKING, Any
 
 from relay.agents import hook_client, kinds
 from relay.agents.catalog import for_command, load
-from relay.agents.hook_client import refusal
-from relay.agents.hook_event import OBSERVED
+from relay.agents.hook_client import REASON, refusal
+from relay.agents.hook_event import OBSERVED, NativeEvent, NativeName
 from relay.agents.hook_guards import GUARDED, path_of
+from relay.agents.hook_reply import Reply
 from relay.agents.named_transcripts import Named
 from relay.errors import ConfigError, RelayError
 from relay.home import Home, private_directory
@@ -183,20 +184,19 @@ def call(directory: str, *words: str) -> list[str]:
 
 def _write_hook(run: Run, agent: AgentKind) -> None:
     """Write the client, and the file `hook` that runs it, or decides if there is no Python to run it."""
-    client = shlex.quote(run.copy(Path(hook_client.__file__)))
+    client = shlex.quote(run.write("hook_client.py", client_for(agent.name)))
     base = getattr(sys, "_base_executable", "") or sys.executable  # that of a virtual environment
     pythons = " ".join(map(shlex.quote, dict.fromkeys((sys.executable, base))))
     guards = shlex.quote(path_of(run.socket))
-    whose = f"{shlex.quote(run.socket)} {agent.name}{' asks' * agent.asks}"
-    refusals = []
-    for event, name in agent.events.items():
-        if name in GUARDED:
-            reply = shlex.quote(refusal(event, GONE, ask=agent.asks))
-            refusals.append(f"'decide {event} '*' {name} '*) printf '%s' {reply};;")
+    rows = refusals(agent.name)
+    gone = [
+        f"'decide {event} '*' {name} '*) printf '%s' {shlex.quote(refusal(question, GONE))};;"
+        for event, name, _, question in rows
+    ]
     lines = [
         f"for python in {pythons}; do",
         f'[ -x "$python" ] && [ -r {client} ] &&',
-        f'exec "$python" -I -S {client} hook "$@" {whose}',
+        f'exec "$python" -I -S {client} hook "$@" {shlex.quote(run.socket)} {agent.name}',
         "done",
         "cat > /dev/null",
         "guarded=",
@@ -204,11 +204,37 @@ def _write_hook(run: Run, agent: AgentKind) -> None:
         f"read -r name guarded < {guards} || guarded='{' '.join(sorted(GUARDED))}'",
         "fi 2> /dev/null",
         'case "$*  $guarded " in',
-        *refusals,
+        *gone,
         "esac",
         "exit 0",
     ]
     run.write("hook", "\n".join(lines) + "\n")
+
+
+def client_for(kind: str) -> str:
+    """Return the program that an agent of `kind` calls as its hook: hook_client with its refusals."""
+    source = Path(hook_client.__file__).read_text(encoding="utf-8")
+    empty = 'REFUSALS: "list[Refusal]" = []'
+    return source.replace(empty, f"{empty[:-2]}{refusals(kind)!r}")
+
+
+def refusals(kind: str) -> list[tuple[str, str, str, str]]:
+    """Return how an agent of `kind` is refused what a guard may forbid, for hook_client.
+
+    Each row has the event by its own name and by relay's, the reply that denies it, and the one that makes
+    the agent ask its user, if it can; both have REASON in place of the reason. An unknown kind has the rows
+    of all: an event belongs to the first that reports it.
+    """
+    names = [kind] if kind in kinds.names() else ["relay", *kinds.names()]
+    rows: list[tuple[str, str, str, str]] = []
+    for agent in map(kinds.find, names):
+        for event, name in agent.events.items():
+            if name in GUARDED:
+                native, denial = NativeEvent(name, agent.name, event=event), Reply(deny=REASON)
+                asks = name is NativeName.TOOL_PRE and "ask" in agent.carries(name)
+                question = Reply(ask=REASON) if asks else denial
+                rows.append((event, name.value, agent.render(native, denial), agent.render(native, question)))
+    return rows
 
 
 def handler(command: list[str], timeout: int = TIMEOUT) -> dict[str, Any]:

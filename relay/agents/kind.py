@@ -9,6 +9,7 @@ reader, failure, usage ── the lines of its transcripts → Said, Failed, Cha
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -57,6 +58,7 @@ class AgentKind:
 
     Transcripts:
 
+    prompt:   what a transcript has once there is a prompt of the user: before, there is nothing to resume.
     transcript_is_ours: relay writes it, as a file of the run; the agent's own has the event's `session_file`.
     silent_turns: the turns in a row without a word in its record after which the record is not its own.
     omits_joiners: its transcripts lack the zero-width joiners that it draws.
@@ -80,6 +82,7 @@ class AgentKind:
     forgets_prompts: ClassVar[bool] = False
     bequeaths_hooks: ClassVar[bool] = False
     stops_after_failure: ClassVar[bool] = False
+    prompt: ClassVar[re.Pattern[bytes]] = re.compile(rb'"(?:type|role)": ?"user"')
     transcript_is_ours: ClassVar[bool] = False
     silent_turns: ClassVar[int] = 1
     omits_joiners: ClassVar[bool] = False
@@ -105,11 +108,6 @@ class AgentKind:
         return next(
             (each for each in self.events.items() if event.lower() in (each[0].lower(), each[1])), None
         )
-
-    @property
-    def asks(self) -> bool:
-        """True if a reply can make it ask its user about a tool call."""
-        return "ask" in self.carries(NativeName.TOOL_PRE)
 
     def notifies_of_dialog(self, event: NativeEvent) -> bool:
         """Return True for the notification that a dialog waits for the user's permission."""

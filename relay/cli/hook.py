@@ -61,8 +61,14 @@ def quick(argv: list[str]) -> int:
     except InvalidName as error:
         raise RelayError(str(error)) from None
     agent = given.get("--agent", "")
-    hook_client.hook(words[-1], _socket(given), agent, decide=decide, asks=lambda: kinds.find(agent).asks)
+    hook_client.hook(words[-1], _socket(given), agent, lambda: _refusals(agent), decide=decide)
     return 0
+
+
+def _refusals(agent: str) -> list[hook_client.Refusal]:
+    from relay.agents import hook_setup  # rarely needed
+
+    return hook_setup.refusals(agent)
 
 
 def _socket(given: dict[str, str]) -> str:

@@ -435,7 +435,7 @@ FEATURES: dict[str, Callable[[Core], Feature | None]] = {
         meant=core.setup.registry.meant,
         prefix=core.setup.prefix,
         subagents=core.setup.settings.subagents == "act",
-        joiners=DrawnJoiners() if kinds.find(core.setup.profile.name).omits_joiners else None,
+        joiners=DrawnJoiners() if kinds.find(core.setup.profile.native.transcript).omits_joiners else None,
     ),
     "agent version": lambda core: AgentVersion(
         core.bus,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import os
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -62,8 +64,16 @@ def path(tmp_path: Path) -> Iterator[Path]:
     yield tmp_path / "s.sock"
 
 
+@functools.cache
+def client(agent: str) -> str:
+    """Return the path of the client as `relay wrap` writes it for a run of `agent`."""
+    path = Path(tempfile.mkdtemp(prefix="client-")) / "hook_client.py"
+    path.write_text(hook_setup.client_for(agent))
+    return str(path)
+
+
 def call(agent: str, path: str, *words: str) -> list[str]:
-    return [sys.executable, "-I", "-S", hook_client.__file__, "hook", *words, path, agent]
+    return [sys.executable, "-I", "-S", client(agent), "hook", *words, path, agent]
 
 
 def run(
@@ -283,7 +293,9 @@ def test_the_first_event_waits_no_longer_than_any_other(path: Path) -> None:
 
 FROZEN = (
     "from relay.agents import hook_client; hook_client.{} = 0.01; "
-    "hook_client.hook('Stop', {!r}, 'claude', decide=True, asks=lambda: True)"
+    "hook_client.hook('Stop', {!r}, 'claude', lambda: "
+    + repr(hook_setup.refusals("claude")).replace("{", "{{").replace("}", "}}")
+    + ", decide=True)"
 )
 
 
@@ -324,11 +336,11 @@ GUARDED = [
 
 def unanswered(path: Path, event: str, agent: str, *, taken: float = 0.01, patch: str = "") -> str:
     """Return what is printed for `event` if no session answers in time. patch: code that runs first."""
+    rows = hook_setup.refusals(agent)
     code = (
         f"from relay.agents import hook_client; hook_client.TAKEN = {taken}; hook_client.AGAIN = 0.05\n"
         f"{patch}\n"
-        f"asks = lambda: {kinds.find(agent).asks}\n"
-        f"hook_client.hook({event!r}, {str(path)!r}, {agent!r}, decide=True, asks=asks)"
+        f"hook_client.hook({event!r}, {str(path)!r}, {agent!r}, lambda: {rows!r}, decide=True)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], input=b"{}", capture_output=True, timeout=60, check=False

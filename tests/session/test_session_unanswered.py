@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from agents.hooked import Claude
-from relay.agents import hook_guards
+from relay.agents import hook_guards, hook_setup
 from session.fake_agent import FakeAgent, messages, project, ps
 from session.test_session_chaos import wrap_dying
 from session.test_session_replaced import entry
@@ -31,6 +31,8 @@ from relay import on
 def looks(event):
     return None
 """
+
+ROWS = hook_setup.refusals("claude")
 
 
 def rules(relay: Relay, hooks: dict[str, Any]) -> None:
@@ -49,7 +51,7 @@ def hook_output(claude: Claude, event: str, *, decide: bool = True) -> str:
     """Return what the agent's hook prints for `event`, with a short wait for the session."""
     code = (
         f"from relay.agents import hook_client; hook_client.TAKEN = 0.05; hook_client.AGAIN = 0.2; "
-        f"hook_client.hook({event!r}, {str(claude.socket)!r}, 'claude', decide={decide})"
+        f"hook_client.hook({event!r}, {str(claude.socket)!r}, 'claude', lambda: {ROWS!r}, decide={decide})"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], input="{}", capture_output=True, text=True, timeout=60, check=True
@@ -59,10 +61,10 @@ def hook_output(claude: Claude, event: str, *, decide: bool = True) -> str:
 
 def patient_settings(relay: Relay) -> str:
     """Return settings for the agent whose `Ask` hook waits longer than usual."""
+    path = relay.home / "run" / "sessions" / "default" / "ann.sock"
     code = (
         "from relay.agents import hook_client; hook_client.TAKEN = 0.05; hook_client.AGAIN = 90; "
-        "hook_client.hook('PreToolUse', "
-        f"{str(relay.home / 'run' / 'sessions' / 'default' / 'ann.sock')!r}, 'claude', decide=True)"
+        f"hook_client.hook('PreToolUse', {str(path)!r}, 'claude', lambda: {ROWS!r}, decide=True)"
     )
     entry = {"type": "command", "command": shlex.join([sys.executable, "-c", code])}
     return json.dumps({"hooks": {"Ask": [{"hooks": [entry]}]}})
