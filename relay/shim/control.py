@@ -175,7 +175,7 @@ class ShimControl:
         self._answer(channel, ok=True, patience=STOPPING)
 
     def _reload(self, channel: JsonChannel) -> None:
-        if self._session.ended == "" or not self._terminals.forwarder.serves:
+        if self._session.ended == "":  # until its work is done, it may hang, also after the agent's end
             self._answer(channel, error=f"{self._name} is ending.", type="RelayError")
             return
         before = self._session.generation
