@@ -49,7 +49,7 @@ class AgentKind:
     dialogs:  the tools with which it asks its user something, and what each asks for.
     fields:   its fields in events that rules know by another name, and these names.
     notifications: the same for the types of its notifications.
-    tools:    its tools by its own names, and their names in rules.
+    tools:    its own names of tools, by the tool's name in rules (relay.rules.tools).
     ranks_context_above_user: its model gets the context in a reply in a role above the user's.
     forgets_prompts: if the user takes a prompt back before the answer begins, the agent also forgets the
         context in the reply to that prompt's hook.

@@ -57,6 +57,15 @@ class Codex(AgentKind):
     allows_changed_input = True
     ranks_context_above_user = True  # as `developer` (0.169.0)
     usage_is_timed = True  # the turn's model may come before the first event
+    tools = {
+        "Bash": ("shell", "local_shell", "exec_command", "unified_exec"),
+        "Edit": ("apply_patch",),  # it both edits and writes files
+        "Write": ("apply_patch",),
+        "WebSearch": ("web_search",),
+        "TodoWrite": ("update_plan",),
+        "Agent": ("spawn_agent",),
+        "AskUserQuestion": ("request_user_input",),
+    }
     markers = Markers(
         "CODEX_THREAD_ID",
         ("CODEX_SESSION_ID", "CODEX_TOOL_CALL_ID"),

@@ -72,6 +72,22 @@ class Gemini(AgentKind):
     bequeaths_hooks = True
     stops_after_failure = True
     omits_joiners = True  # 0.61.0
+    tools = {
+        "Bash": ("run_shell_command",),
+        "Read": ("read_file", "read_many_files"),
+        "Edit": ("replace",),
+        "Write": ("write_file",),
+        "Grep": ("search_file_content", "grep_search"),
+        "Glob": ("glob",),
+        "LS": ("list_directory",),
+        "WebFetch": ("web_fetch",),
+        "WebSearch": ("google_web_search",),
+        "TodoWrite": ("write_todos",),
+        "Skill": ("activate_skill",),
+        "AskUserQuestion": ("ask_user",),
+        "EnterPlanMode": ("enter_plan_mode",),
+        "ExitPlanMode": ("exit_plan_mode",),
+    }
     markers = Markers(
         "GEMINI_CLI",
         (),

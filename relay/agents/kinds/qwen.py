@@ -44,6 +44,24 @@ class Qwen(AgentKind):
     }
     forgets_prompts = True  # 0.24.4
     bequeaths_hooks = True
+    tools = {
+        "Bash": ("run_shell_command",),
+        "Read": ("read_file", "read_many_files"),
+        "Edit": ("edit",),
+        "Write": ("write_file",),
+        "NotebookEdit": ("notebook_edit",),
+        "Grep": ("grep_search", "search_file_content"),
+        "Glob": ("glob",),
+        "LS": ("list_directory",),
+        "WebFetch": ("web_fetch",),
+        "WebSearch": ("web_search",),
+        "TodoWrite": ("todo_write",),
+        "Agent": ("task", "agent"),
+        "Skill": ("skill",),
+        "AskUserQuestion": ("ask_user_question",),
+        "EnterPlanMode": ("enter_plan_mode",),
+        "ExitPlanMode": ("exit_plan_mode",),
+    }
     markers = Markers("QWEN_CODE", (), ("QWEN_CODE_NO_RELAUNCH", "PAGER=cat", "GIT_PAGER=cat"))
 
     def prepare(self, run: Run) -> Prepared:
