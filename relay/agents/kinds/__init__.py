@@ -1,43 +1,52 @@
 """The kinds of agents that relay knows: each module of this package is one, named like its pattern file.
 
 No other module names a kind. A new kind is a new module, with one subclass of relay.agents.kind.AgentKind.
+This module is on the path to an agent's first byte, so it imports a kind only when asked for it.
 """
 
 from __future__ import annotations
 
 import os
-from functools import lru_cache
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from relay.agents.kind import AgentKind
 
-
-@lru_cache(1)
-def names() -> tuple[str, ...]:
-    """Return the names of all kinds, sorted. It imports none, as `relay wrap` calls it at its start."""
-    files = (name for folder in __path__ for name in os.listdir(folder))  # noqa: PTH208
-    return tuple(sorted(name[:-3] for name in files if name.endswith(".py") and not name.startswith("_")))
+_names: list[str] = []
+_kinds: dict[str, AgentKind] = {}
 
 
-@lru_cache
+def names() -> list[str]:
+    """Return the names of all kinds, sorted. It imports none of them."""
+    if not _names:
+        files = (name for folder in __path__ for name in os.listdir(folder))  # noqa: PTH208
+        _names.extend(sorted(name[:-3] for name in files if name.endswith(".py") and name[0] != "_"))
+    return _names
+
+
 def find(name: str) -> AgentKind:
     """Return the kind called `name`; for an unknown name, one without hooks and transcripts."""
-    import importlib
+    if name not in _kinds:
+        _kinds[name] = _load(name)
+    return _kinds[name]
+
+
+def hooked() -> list[str]:
+    """Return the names of the kinds that have hooks, sorted. It imports them all."""
+    return [name for name in names() if find(name).events]
+
+
+def _load(name: str) -> AgentKind:
+    from importlib import import_module
 
     from relay.agents.kind import AgentKind
 
     if name not in names():
         return AgentKind()
-    module = importlib.import_module(f"{__name__}.{name}")
+    module = import_module(f"{__name__}.{name}")
     (kind,) = (
         each
         for each in vars(module).values()
         if isinstance(each, type) and issubclass(each, AgentKind) and each.__module__ == module.__name__
     )
     return kind()
-
-
-def hooked() -> list[str]:
-    """Return the names of the kinds that have hooks, sorted. It imports them all."""
-    return [name for name in names() if find(name).events]
