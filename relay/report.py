@@ -42,6 +42,7 @@ from relay.terminal import libghostty
 from relay.terminal.libghostty import ScreenUnavailable
 from relay.transport import broker
 from relay.transport.endpoint import endpoints
+from relay.version import VERSION
 
 PROBLEMS = 20
 """The number of latest problems to list."""
@@ -202,7 +203,7 @@ def _versions() -> dict[str, str]:
     except ScreenUnavailable:
         screen = "not available"
     return {
-        "relay": importlib.metadata.version("agent-relay"),
+        "relay": VERSION,
         "Python": f"{platform.python_implementation()} {platform.python_version()}",
         "SQLite": sqlite3.sqlite_version,
         "libghostty-vt": screen,

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from pathlib import Path
+
+from relay.version import VERSION
 
 ROOT = Path(__file__).parent.parent
 
 
 def test_the_newest_version_in_the_changelog_is_the_packages() -> None:
     versions = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert versions[0] == project["version"]
+    assert versions[0] == VERSION
     assert len(set(versions)) == len(versions)
 
 

@@ -23,7 +23,6 @@ from relay.agents.version import unchecked
 from relay.cli.arguments import add_json, add_team, agent_name
 from relay.cli.output import day_and_time, print_json, short_id
 from relay.control.ended import as_session
-from relay.control.fleet_status import in_words
 from relay.control.resuming import continued
 from relay.control.sessions import claims, find
 from relay.control.team_choice import fleet_team
@@ -34,6 +33,7 @@ from relay.messaging.ledger import Ledger, LedgerEntry
 from relay.names import PERSON, same
 from relay.supervision.records import Records
 from relay.supervision.restart import describe
+from relay.supervision.states import in_words
 from relay.text import count, one_line, visible
 
 _LOST = {

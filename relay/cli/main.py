@@ -12,13 +12,14 @@ import importlib
 import os
 import shlex
 import sys
-from importlib.metadata import version
 from pathlib import Path
 
+from relay.columns import columns_of_terminal
 from relay.errors import UsageError
 from relay.home import Home, share_home
 from relay.names import suggest
 from relay.text import visible
+from relay.version import VERSION
 
 GROUPS = {
     "Run agents": ("wrap", "attach", "ps", "next", "answer", "stop", "restart", "resume", "reload", "forget"),
@@ -112,7 +113,7 @@ def dispatch(argv: list[str]) -> int:
         print(overview())
         return 0
     if name in {"-V", "--version"}:
-        print(f"relay {version('agent-relay')}")
+        print(f"relay {VERSION}")
         return 0
     if name not in COMMANDS:
         raise UsageError(f"{_mistake(name, argv)} `relay --help` lists the commands.")
@@ -126,6 +127,11 @@ def dispatch(argv: list[str]) -> int:
     return code
 
 
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=columns_of_terminal() - 2)
+
+
 def parser_of(name: str) -> argparse.ArgumentParser:
     """Return the argument parser of the command `name`."""
     module = importlib.import_module(f"relay.cli.{name}")
@@ -133,7 +139,7 @@ def parser_of(name: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=f"relay {name}",
         description=f"{summary}\n{description}".rstrip(),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_Formatter,
     )
     module.configure(parser)
     return parser

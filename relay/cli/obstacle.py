@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from relay.control.fleet_status import in_words
 from relay.control.sessions import UNRESPONSIVE, call, claims
 from relay.errors import RelayError
 from relay.home import Home
-from relay.injection.gate import BUSY
 from relay.names import same
-from relay.state.readiness import UNSENT
+from relay.state.reasons import BUSY, UNSENT
+from relay.supervision.states import in_words
 from relay.text import one_line, visible
 
 PATIENCE = 2.0

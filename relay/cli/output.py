@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import sys
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -12,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any, Self, TypeVar
 
 from relay.cli.arguments import LATEST
-from relay.columns import columns_of, fit
+from relay.columns import columns_of, columns_of_terminal, fit
 from relay.errors import NotAllowed, RelayError
 from relay.message import ID_SHOWN
 from relay.text import count, one_line, printable_json, visible
@@ -42,7 +41,7 @@ def print_table(
 
 def terminal_columns() -> int | None:
     """Return the width of the terminal on standard output, or COLUMNS; None if it is not a terminal."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    return columns_of_terminal() if sys.stdout.isatty() else None
 
 
 def table(

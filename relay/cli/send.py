@@ -21,7 +21,7 @@ not: it was rejected, expired, uncertain, held, or still waiting when the time w
 from __future__ import annotations
 
 import argparse
-import secrets
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -145,7 +145,7 @@ def run(args: argparse.Namespace) -> int:
     with Ledger(home.ledger) as ledger:
         outgoing = _outgoing(ledger, args, body)
         if who.agent is not None:
-            request = {"op": "send", "id": secrets.token_hex(8), **asdict(outgoing)}
+            request = {"op": "send", "id": os.urandom(8).hex(), **asdict(outgoing)}
             rows: list[Row] = call(who.agent.socket, request)["messages"]
         else:
             try:

@@ -19,7 +19,7 @@ from relay.cli import join
 from relay.cli.arguments import add_json, agent_name
 from relay.cli.output import Outcomes
 from relay.control.fleet_start import another_starts, start_agent, starting
-from relay.control.fleet_status import FleetStatus, in_words, left_over
+from relay.control.fleet_status import FleetStatus, left_over
 from relay.control.guard import person_only
 from relay.errors import WorktreeError
 from relay.home import Home
@@ -32,7 +32,7 @@ from relay.supervision.fleet import Fleet, FleetAgent
 from relay.supervision.plan import PlanStep, plan
 from relay.supervision.records import Records
 from relay.supervision.restart import describe
-from relay.supervision.states import Phase
+from relay.supervision.states import Phase, in_words
 
 _LOOK = 0.2  # seconds between two checks of agents that others wait for
 

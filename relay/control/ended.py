@@ -12,7 +12,6 @@ from relay.control.sessions import SessionInfo, socket_of
 from relay.errors import RelayError
 from relay.home import Home
 from relay.names import key
-from relay.supervision import fleet_file
 from relay.supervision.records import AgentRecord, Records
 from relay.supervision.states import ENDED, Phase
 
@@ -69,6 +68,8 @@ def _is_defined(record: AgentRecord) -> bool:
     """Return True if a fleet file has the agent, so that `relay up` needs the record, or cannot be read."""
     if not record.fleet or record.parent:
         return False
+    from relay.supervision import fleet_file  # 15 ms; most records are no fleet's
+
     path = Path(record.fleet)
     try:
         fleet = fleet_file.parse(path, fleet_file.read(path), names.DEFAULT_TEAM)

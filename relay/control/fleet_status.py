@@ -12,7 +12,7 @@ from relay.supervision.due import due
 from relay.supervision.fleet import Condition, Fleet
 from relay.supervision.plan import Standing
 from relay.supervision.records import AgentRecord, Records
-from relay.supervision.states import ENDED, PAUSED, Phase
+from relay.supervision.states import ENDED, PAUSED, Phase, in_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +146,3 @@ def _is_left(record: AgentRecord, *, boot: bool) -> bool:
     if record.wanted == "down":
         return boot or record.by == "stop"
     return boot and record.phase is Phase.DONE  # a reboot does not repeat a task
-
-
-def in_words(state: str) -> str:
-    """Return a session's state for a sentence that begins with "it is"."""
-    return {"backoff": "about to restart"}.get(state, state)

@@ -19,7 +19,6 @@ from relay.control.sessions import call
 from relay.control.team_choice import team_of
 from relay.errors import NotAllowed
 from relay.home import Home
-from relay.storage.journal import Journal
 
 if TYPE_CHECKING:
     from relay.control.server import Request
@@ -146,4 +145,6 @@ def _refuse(home: Home, own: Caller, operation: str, why: str) -> NoReturn:
 
 def _note(home: Home, name: str, operation: str) -> None:
     session = os.environ.get("RELAY_SESSION", "")
+    from relay.storage.journal import Journal  # 20 ms, and refusals are rare
+
     Journal(home.journal, session, name).write("refused", operation=operation, pid=os.getpid())

@@ -36,7 +36,7 @@ from relay.injection.events import (
     TryAgain,
     Withdraw,
 )
-from relay.injection.gate import BUSY, TypingGate
+from relay.injection.gate import TypingGate
 from relay.injection.injection import Injection, Outcome, Proof, Result, Role
 from relay.injection.layout import Style, style_of
 from relay.injection.prompt import Prompt, PromptComposer
@@ -50,6 +50,7 @@ from relay.messaging.events import InHand
 from relay.state.agent_terminal import AgentTerminal
 from relay.state.events import HooksAlive, PromptSubmitted
 from relay.state.readiness import TerminalSnapshot
+from relay.state.reasons import BUSY
 from relay.state.view import AgentView
 from relay.storage.progress import Progress
 from relay.terminal.events import KeysHeldBack, KeysTyped, KeysWritten, OutputRead

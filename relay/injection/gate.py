@@ -13,9 +13,6 @@ from relay.message import Priority
 from relay.state.readiness import Readiness, TerminalSnapshot, Verdict, judge
 from relay.state.view import AgentView
 
-BUSY = "another text is being given to it"
-"""Why a text waits while relay types another one."""
-
 
 @dataclass(eq=False)
 class TypingGate:

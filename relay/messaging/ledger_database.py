@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import logging
 import sqlite3
 import time
 from collections.abc import Callable, Iterable
@@ -33,8 +32,6 @@ COLUMNS = (
 """The columns of `messages` that hold the fields of Message, in its order."""
 
 _fields = attrgetter(*(field.name for field in fields(Message)))
-
-_log = logging.getLogger(__name__)
 
 LATEST_EVERY = 3600.0
 """Seconds between two writes of the time; a write at each opening would fail on a full disk."""
@@ -101,7 +98,10 @@ def _move_aside(path: Path) -> None:
             for end in ("-shm", "-wal", ""):
                 with contextlib.suppress(FileNotFoundError):
                     path.with_name(path.name + end).rename(aside.with_name(aside.name + end))
-            _log.warning("the message ledger of an earlier relay is now %s; its messages wait no more", aside)
+            import logging  # 5 ms, and rarely needed
+
+            log = logging.getLogger(__name__)
+            log.warning("the message ledger of an earlier relay is now %s; its messages wait no more", aside)
 
 
 def keys(*texts: str) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ send ─→ (held) ─→ stored: its receiver is an agent of this home, and get
 
 from __future__ import annotations
 
-import secrets
+import os
 import sqlite3
 import time
 from collections.abc import Iterable, Sequence
@@ -96,7 +96,7 @@ class Outbox:
             depth=outgoing.depth,
             expires=now + ttl if ttl else None,
         )
-        more: dict[str, Any] = {"fanout": secrets.token_hex(8) if fanout else None, "accepted": now}
+        more: dict[str, Any] = {"fanout": os.urandom(8).hex() if fanout else None, "accepted": now}
         if outgoing.place is not None:
             more |= {"session": outgoing.session, "said": str(outgoing.place)}
         messages: list[Message] = []
@@ -115,7 +115,7 @@ class Outbox:
                         f"messages to a name given with `relay wrap -n {to}` wait for the next agent of that "
                         "name."
                     )
-                message = replace(draft, id=secrets.token_hex(8), to=to)
+                message = replace(draft, id=os.urandom(8).hex(), to=to)
                 columns = more | {"owner": facts.owner, "sent_by": facts.sent_by}
                 why = None
                 if limits is not None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from relay.columns import CLUSTER, columns_of, width
+from relay.columns import cluster, columns_of, width
 from relay.readers.drawing import PLAIN, Drawing
 from relay.readers.echo import squeeze
 from relay.terminal.screen import Row
@@ -184,8 +184,8 @@ class _Rows(NamedTuple):
             at += 1
             # Blanks at the margin were trimmed; a column stays empty where a wide character did not fit.
             # (If it is the only one, an emoji after a Latin word more likely had a blank before it.)
-            cluster = CLUSTER.match(below)
-            wide = columns_of(cluster[0] if cluster else below[0]) == 2
+            found = cluster().match(below)
+            wide = columns_of(found[0] if found else below[0]) == 2
             if wide and (missing > 1 or below[0] < "\U0001f000" or pieces[-1][-1:] > "~"):
                 missing -= 1
             pieces += [" " * missing, below]

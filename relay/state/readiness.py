@@ -32,6 +32,7 @@ from relay.shim.process_wait import SCREEN_QUIET, Wait
 from relay.state.detection import Detection, ScreenSnapshot, detect
 from relay.state.evidence import Evidence
 from relay.state.input_box import find_input
+from relay.state.reasons import UNSENT
 from relay.state.signs import Sign, find_sign, is_menu
 from relay.terminal.tty_state import TtyState
 from relay.text import one_line
@@ -59,9 +60,6 @@ CHOICE_ROWS = 3
 
 QUOTED = "dialog above the input"
 """The rule that defers typing because of a dialog, or a quoted one, above the agent's last words."""
-
-UNSENT = "there is unsent text in its input"
-"""The reason for *working* of an idle agent with a draft in its input."""
 
 _SIGNS = {"prompting": "it shows a dialog", "working": "its screen shows that it is working"}
 

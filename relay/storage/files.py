@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -35,7 +34,7 @@ def make_private(path: Path) -> None:
 
 def _unguessable(path: Path) -> Path:
     """Return a name beside `path` that nobody can guess and occupy, even where others may write."""
-    return path.with_name(f"{path.name}.{secrets.token_hex(8)}.new")
+    return path.with_name(f"{path.name}.{os.urandom(8).hex()}.new")
 
 
 def open_regular(path: str | Path, flags: int = os.O_RDONLY) -> int:

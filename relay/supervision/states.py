@@ -56,3 +56,8 @@ def check(before: Phase, after: Phase) -> Phase:
     if after is not before and after not in TRANSITIONS[before]:
         raise ValueError(f"an agent that is {before} cannot become {after}")
     return after
+
+
+def in_words(state: str) -> str:
+    """Return a session's state for a sentence that begins with "it is"."""
+    return {"backoff": "about to restart"}.get(state, state)
