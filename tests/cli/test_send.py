@@ -15,9 +15,9 @@ from relay.cli import obstacle, send
 from relay.cli.main import dispatch
 from relay.control.name_claim import claim
 from relay.home import Home
-from relay.injection.gate import BUSY
 from relay.message import State
 from relay.messaging.ledger import Ledger
+from relay.state.reasons import BUSY
 from support import Relay, wait_until
 
 

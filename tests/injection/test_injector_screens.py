@@ -12,7 +12,7 @@ import pytest
 from ptyagent import FAKES, PtyAgent, fake, running, shipped
 
 from relay.injection import typist
-from relay.injection.gate import BUSY
+from relay.state.reasons import BUSY
 
 TEXT = "line one\n@relay:Bob not said\n\n\ttab \\"
 
