@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import re
 import shutil
@@ -44,6 +45,18 @@ def pytest_configure(config: pytest.Config) -> None:
     # The same examples in each run; `make test-long` looks for new ones. A busy machine is not a defect.
     hypothesis.settings.register_profile("relay", deadline=None, derandomize="RELAY_LONG" not in os.environ)
     hypothesis.settings.load_profile("relay")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Keep what is collected out of garbage collections: thousands of tests, which stay until the end."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.fixture(autouse=True)
