@@ -10,6 +10,8 @@ CLUSTER = re.compile(
     "[\U0001f1e6-\U0001f1ff]{1,2}"
     "|[#*0-9\u00a9-\U0001faff](?:[\ufe0e\ufe0f\u20e3\U0001f3fb-\U0001f3ff]|\u200d[\u2190-\U0001faff])+"
 )
+_ROW = 512  # characters of a text that is worth remembering
+
 _PIECE = re.compile(f"{CLUSTER.pattern}|.", re.DOTALL)
 
 
@@ -29,6 +31,12 @@ def columns_of(text: str) -> int:
     """Return how many columns `text` takes, as the virtual screen and most terminals count them."""
     if text.isascii():
         return len(text)
+    return _measured(text) if len(text) <= _ROW else _measured.__wrapped__(text)
+
+
+@lru_cache(maxsize=4096)
+def _measured(text: str) -> int:
+    """Do what `columns_of` does. The rows of a screen are measured again and again."""
     return sum(map(width, CLUSTER.sub(_first, text)))
 
 
