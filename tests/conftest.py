@@ -18,7 +18,7 @@ import hypothesis
 import pytest
 
 import forkserver
-from support import Relay, processes_of, wait_until
+from support import LONG, Relay, many, processes_of, wait_until
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -43,7 +43,7 @@ def pytest_configure(config: pytest.Config) -> None:
     forkserver.install()
     re._MAXCACHE = 10_000  # profiles have 300 patterns, and are loaded again and again
     # The same examples in each run; `make test-long` looks for new ones. A busy machine is not a defect.
-    hypothesis.settings.register_profile("relay", deadline=None, derandomize="RELAY_LONG" not in os.environ)
+    hypothesis.settings.register_profile("relay", max_examples=many(250), deadline=None, derandomize=not LONG)
     hypothesis.settings.load_profile("relay")
 
 
