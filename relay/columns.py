@@ -13,6 +13,8 @@ _CLUSTER = (
     "|[#*0-9\u00a9-\U0001faff](?:[\ufe0e\ufe0f\u20e3\U0001f3fb-\U0001f3ff]|\u200d[\u2190-\U0001faff])+"
 )
 
+_ROW = 512  # characters of a text that is worth remembering
+
 
 @cache  # 12 ms for both; most texts are ASCII
 def cluster() -> re.Pattern[str]:
@@ -41,6 +43,12 @@ def columns_of(text: str) -> int:
     """Return how many columns `text` takes, as the virtual screen and most terminals count them."""
     if text.isascii():
         return len(text)
+    return _measured(text) if len(text) <= _ROW else _measured.__wrapped__(text)
+
+
+@lru_cache(maxsize=4096)
+def _measured(text: str) -> int:
+    """Do what `columns_of` does. The rows of a screen are measured again and again."""
     return sum(map(width, cluster().sub(_first, text)))
 
 

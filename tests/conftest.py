@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import re
 import shutil
@@ -17,7 +18,7 @@ import hypothesis
 import pytest
 
 import forkserver
-from support import Relay, processes_of, wait_until
+from support import LONG, Relay, many, processes_of, wait_until
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -42,8 +43,20 @@ def pytest_configure(config: pytest.Config) -> None:
     forkserver.install()
     re._MAXCACHE = 10_000  # profiles have 300 patterns, and are loaded again and again
     # The same examples in each run; `make test-long` looks for new ones. A busy machine is not a defect.
-    hypothesis.settings.register_profile("relay", deadline=None, derandomize="RELAY_LONG" not in os.environ)
+    hypothesis.settings.register_profile("relay", max_examples=many(250), deadline=None, derandomize=not LONG)
     hypothesis.settings.load_profile("relay")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Keep what is collected out of garbage collections: thousands of tests, which stay until the end."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.fixture(autouse=True)

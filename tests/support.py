@@ -19,7 +19,7 @@ T = TypeVar("T")
 PATIENCE = 60.0
 """Seconds until a test gives up waiting. Only a broken program takes that long."""
 
-_TICK = 0.01  # seconds between two polls
+_TICK, _LAST_TICK = 0.01, 0.1  # seconds between two polls, at first and after a few seconds
 
 LONG = "RELAY_LONG" in os.environ
 """True in `make test-long`."""
@@ -30,6 +30,11 @@ def many(count: int) -> int:
     return count if LONG else max(count // 5, 10)
 
 
+def _pause(waited: float) -> float:
+    """Return how long to wait until the next poll, after having waited for so many seconds."""
+    return min(max(_TICK, waited / 40), _LAST_TICK)
+
+
 def wait_until(
     condition: Callable[[], T], timeout: float = PATIENCE, message: str | Callable[[], str] = ""
 ) -> T:
@@ -37,7 +42,8 @@ def wait_until(
 
     timeout: seconds. message: what it waits for.
     """
-    deadline = time.monotonic() + timeout
+    first = time.monotonic()
+    deadline = first + timeout
     never = threading.Event()
     while True:
         began = time.monotonic()
@@ -47,17 +53,18 @@ def wait_until(
         if now > deadline:
             said = message() if callable(message) else message
             raise AssertionError(f"waited {timeout:g} seconds in vain: {said or condition}")
-        never.wait(max(_TICK, 2 * (now - began)))  # leave the processor to what it waits for
+        never.wait(max(_pause(began - first), 2 * (now - began)))  # leave the processor to what it waits for
 
 
 async def eventually(condition: Callable[[], object | Awaitable[object]]) -> None:
     """Poll `condition` until it holds, for what no event reports. Raise TimeoutError if it never does."""
+    first = time.monotonic()
     async with asyncio.timeout(PATIENCE):
         while True:
             found = condition()
             if await found if inspect.isawaitable(found) else found:
                 return
-            await asyncio.sleep(_TICK)
+            await asyncio.sleep(_pause(time.monotonic() - first))
 
 
 def clean_environment(home: Path) -> dict[str, str]:

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 from session.fake_agent import FakeAgent
 from support import Relay, session_patch
 
@@ -43,9 +45,23 @@ def trees() -> dict[Path, ast.Module]:
     return {path: ast.parse(path.read_text()) for path in sorted((ROOT / "relay").rglob("*.py"))}
 
 
+@cache
+def nodes() -> dict[Path, list[ast.AST]]:
+    """Return all nodes of each module of relay."""
+    return {path: list(ast.walk(tree)) for path, tree in trees().items()}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _forget_trees() -> Iterator[None]:
+    """Free half a million nodes, which each garbage collection would visit."""
+    yield
+    trees.cache_clear()
+    nodes.cache_clear()
+
+
 def classes() -> Iterator[tuple[Path, ast.ClassDef]]:
-    for path, tree in trees().items():
-        yield from ((path, node) for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+    for path, found in nodes().items():
+        yield from ((path, node) for node in found if isinstance(node, ast.ClassDef))
 
 
 def words(nodes: list[ast.expr]) -> list[str]:
@@ -55,8 +71,8 @@ def words(nodes: list[ast.expr]) -> list[str]:
 def features() -> dict[str, list[str]]:
     """Return the modules that handle each kind of event, or answer each kind of question."""
     found: defaultdict[str, set[str]] = defaultdict(set)
-    for path, tree in trees().items():
-        for node in ast.walk(tree):
+    for path, all_nodes in nodes().items():
+        for node in all_nodes:
             for mark in getattr(node, "decorator_list", ()):
                 if isinstance(mark, ast.Call) and ast.unparse(mark.func) in {"handles", "answers"}:
                     for kind in words(mark.args):
@@ -123,8 +139,8 @@ def test_features_that_may_refuse_a_delivery_are_asked_first(relay: Relay) -> No
     """Otherwise the ledger would mark a refused message as being typed."""
     refusing = {
         path.stem
-        for path, tree in trees().items()
-        for node in ast.walk(tree)
+        for path, found in nodes().items()
+        for node in found
         if "answers(MayBegin)" in words(getattr(node, "decorator_list", []))
         and any(isinstance(each, ast.Raise) for each in ast.walk(node))
     }
@@ -160,7 +176,8 @@ def test_only_values_have_more_than_a_dozen_attributes() -> None:
             for target in ast.walk(node)
             if isinstance(target, ast.Attribute)
             and isinstance(target.ctx, ast.Store)
-            and ast.unparse(target.value) == "self"
+            and isinstance(target.value, ast.Name)
+            and target.value.id == "self"
         }
         if len(names) > MOST_ATTRIBUTES:
             large[node.name] = len(names)
@@ -171,10 +188,10 @@ def is_private(name: str) -> bool:
     return name.startswith("_") and not name.startswith("__")
 
 
-def own_names(tree: ast.Module) -> set[str]:
+def own_names(module: list[ast.AST]) -> set[str]:
     """Return the names of the functions, classes, variables and attributes that a module defines."""
     found = set()
-    for node in ast.walk(tree):
+    for node in module:
         match node:
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
                 found.add(name)
@@ -185,13 +202,13 @@ def own_names(tree: ast.Module) -> set[str]:
     return found
 
 
-def private_uses(tree: ast.Module, own: set[str], everywhere: set[str]) -> Iterator[str]:
+def private_uses(module: list[ast.AST], own: set[str], everywhere: set[str]) -> Iterator[str]:
     """Yield what a module uses of others that begins with an underscore.
 
     own, everywhere: the names that the module, and all of relay, define. An attribute of an attribute has an
     unknown owner, so a name that relay defines elsewhere proves nothing there, nor behind `super()`.
     """
-    for node in ast.walk(tree):
+    for node in module:
         match node:
             case ast.ImportFrom(names=names):
                 yield from (each.name for each in names if is_private(each.name))
@@ -206,12 +223,12 @@ def private_uses(tree: ast.Module, own: set[str], everywhere: set[str]) -> Itera
 
 def test_no_private_attribute_of_a_library_is_used() -> None:
     """It may change with any release. A subclass of a library's class counts, too."""
-    own = {path: own_names(tree) for path, tree in trees().items()}
+    own = {path: own_names(module) for path, module in nodes().items()}
     everywhere = set().union(*own.values())
     found = {
         (str(path.relative_to(ROOT / "relay")), use)
-        for path, tree in trees().items()
-        for use in private_uses(tree, own[path], everywhere)
+        for path, module in nodes().items()
+        for use in private_uses(module, own[path], everywhere)
         if use not in DOCUMENTED
     }
     assert found == UNAVOIDABLE
@@ -236,8 +253,8 @@ def test_the_code_does_not_refer_to_a_plan() -> None:
 
 def test_no_public_docstring_begins_with_a_question_word() -> None:
     questions = []
-    for path, tree in trees().items():
-        for node in ast.walk(tree):
+    for path, module in nodes().items():
+        for node in module:
             if (
                 isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
                 and node.name[0] != "_"

@@ -47,9 +47,10 @@ def test_the_man_page_shows_options_literally() -> None:
 
 
 def test_the_manual_has_each_command_with_all_its_options(subtests: pytest.Subtests) -> None:
+    text = manual.commands()
     for name in COMMANDS:
         with subtests.test(name):
-            section = manual.commands().split(f"### relay {name}\n")[1].split("\n### ")[0].replace("\\|", "|")
+            section = text.split(f"### relay {name}\n")[1].split("\n### ")[0].replace("\\|", "|")
             for flag in set(re.findall(r"(?<![\w-])--?[a-z][\w-]*", usage(name))) - {"-h", "--help"}:
                 assert re.search(rf"(?<![\w-]){flag}\b", section), flag
 

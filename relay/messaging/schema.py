@@ -20,7 +20,7 @@ CREATE TABLE messages (
     place INTEGER PRIMARY KEY AUTOINCREMENT,
     id TEXT NOT NULL UNIQUE, team TEXT NOT NULL,
     sender TEXT NOT NULL, sender_key TEXT NOT NULL, recipient TEXT NOT NULL, to_key TEXT NOT NULL,
-    body TEXT NOT NULL, time REAL NOT NULL, thread TEXT, state TEXT NOT NULL, detail TEXT,
+    time REAL NOT NULL, thread TEXT, state TEXT NOT NULL, detail TEXT,
     route TEXT, role TEXT,             -- how it reached its receiver, and as whose words
     reply_to TEXT, priority INTEGER NOT NULL, channel TEXT, depth INTEGER NOT NULL, expires REAL,
     accepted REAL NOT NULL,            -- when it was committed
@@ -43,7 +43,8 @@ CREATE TABLE messages (
     attempts INTEGER NOT NULL DEFAULT 0,
     due REAL,                          -- when to publish (again); NULL: when the receiver appears
     ask REAL,                          -- when to ask its receiver's home what became of it; NULL: never
-    home TEXT                          -- the receiver's, which may have got it
+    home TEXT,                         -- the receiver's, which may have got it
+    body TEXT NOT NULL                 -- last, since what follows a long text takes long to read
 );
 CREATE TABLE pairs (
     team TEXT NOT NULL, to_key TEXT NOT NULL, sender_key TEXT NOT NULL, origin TEXT NOT NULL,

@@ -139,6 +139,11 @@ class DrawnText:
         return self._pages.shown.visible
 
     @property
+    def pending(self) -> bool:
+        """True if one of the lines on the screen shows something that was not emitted."""
+        return self._pages.shown.pending
+
+    @property
     def covered(self) -> list[PageLine]:
         """The lines of the primary screen while the alternate one covers it."""
         return self._pages.primary.visible if self.alternate else []
@@ -292,9 +297,9 @@ class DrawnText:
 
     def settled(self, now: float) -> list[PageLine]:
         """Return the lines that have been unchanged for long enough and are not yet emitted."""
-        lines = self._pages.shown.visible
-        if self.unread(now) or not any(line.pending for line in lines):
+        if self.unread(now) or not self._pages.shown.pending:
             return []
+        lines = self._pages.shown.visible
         printing = set(map(id, self.complete()))
         cursor = self._cursor_row if self._screen.cursor_visible else -1
         due: set[int] = set()
@@ -320,9 +325,12 @@ class DrawnText:
                     wait = max(followed, LAST)
                 if until - line.changed >= wait:
                     due.add(id(line))
-            newest = max(newest, line.born)
-            if line.changed > line.born:
-                moved = max(moved, line.changed)
+            if line.born > newest:
+                newest = line.born
+            if line.changed > moved and line.changed > line.born:
+                moved = line.changed
+        if not due:
+            return []
         # Only lines with nothing incomplete above them.
         settled: list[PageLine] = []
         held = False

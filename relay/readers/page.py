@@ -154,6 +154,14 @@ class Page:
         """The lines on the screen, top to bottom."""
         return [known for known in self._lines if known.visible]
 
+    @property
+    def pending(self) -> bool:
+        """True if one of the lines on the screen is pending."""
+        for known in self._lines:  # asked for in each tick: a generator would take twice as long
+            if known.visible and (known.emitted is None or not known.emitted.startswith(known.key)):
+                return True
+        return False
+
     def expect_reprint(self, now: float, within: float = _PAUSE) -> None:
         """Expect a reprint of emitted lines (after a resize, a clear, a change of screens).
 
@@ -227,7 +235,8 @@ class Page:
             above = lines[next_line:j]
             again = self._scrolled_back(above) if moved > 0 and not down else {}
             down = down or moved > 0
-            result += self._gap(self._lines[at:index], above, uncovered, again, away, now)
+            if at < index or above:
+                result += self._gap(self._lines[at:index], above, uncovered, again, away, now)
             if stayed is not None:
                 stayed.update(lines[j], now)
                 result.append(stayed)

@@ -205,7 +205,7 @@ class ScreenReader:
     def settling(self) -> bool:
         if self._unseen.size:
             return True
-        return self._ticked - self._fed <= LAYOUT and any(line.pending for line in self._text.lines)
+        return self._ticked - self._fed <= LAYOUT and self._text.pending
 
     def resize(self, columns: int, rows: int, now: float) -> list[Line]:
         lines = self.tick(now) + self._look(self._end, now)
@@ -273,7 +273,7 @@ class ScreenReader:
         """Return True if a line of a directive may be in `data`, or is incomplete on the screen."""
         if self._unseen.matters or self._emitter.form is not None or self._coarse.search(data) is not None:
             return True
-        return any(line.pending and self._emitter.marker in line.text for line in self._text.lines)
+        return any(self._emitter.marker in line.text and line.pending for line in self._text.lines)
 
     def _skippable(self, data: bytes) -> bytes | None:
         """Return the part of `data` that the screen needs if it is a flood of text with nothing to find."""

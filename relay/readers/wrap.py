@@ -110,13 +110,14 @@ class _Rows(NamedTuple):
         rows = self.rows
         styled = self.drawing != PLAIN
         some_hidden = any(row.hidden for row in rows)
+        wraps = self._wraps()
         lines: list[LogicalLine] = []
         blanks = 0
         echo = code = table = False
         behind = 0  # the column of the text after the sign of an echo, while rows may belong to it
         at = 0
         while at < len(rows):
-            whole = self._whole(at)
+            whole = self._whole(at, wraps[at])
             again = whole > at
             first = at = whole
             text, at = self._soft(at)
@@ -135,7 +136,8 @@ class _Rows(NamedTuple):
             if at < len(rows) and rows[at].text:
                 text, at = self._hard(at, text, first)
             hidden = some_hidden and any(row.hidden for row in rows[first:at])
-            hidden = hidden or any(self._drawn_over(*pair) for pair in pairwise(rows[first:at]))
+            if at - first > 1 and not hidden:
+                hidden = any(self._drawn_over(*pair) for pair in pairwise(rows[first:at]))
             lines.append(
                 LogicalLine(text, squeeze(text), first, at - 1, blanks, echo, code or table, again, hidden)
             )
@@ -146,20 +148,30 @@ class _Rows(NamedTuple):
         """Return True if `text` is a rule of a table. above: the line that touches it, or ""."""
         if _TABLE_RULE.match(text) is not None:
             return True
-        across = columns_of(text) >= self.columns - 1  # separates the agent's words from something else
-        return not across and _WHOLE_RULE.match(text) is not None and _HEADS.match(above) is not None
+        if _WHOLE_RULE.match(text) is None or _HEADS.match(above) is None:
+            return False
+        return columns_of(text) < self.columns - 1  # else it separates the agent's words from something else
 
-    def _whole(self, at: int) -> int:
+    def _wraps(self) -> list[int]:
+        """Return for each row the next one, or itself, that wraps; the number of rows if there is none."""
+        found, last = [], len(self.rows)
+        for at in range(last - 1, -1, -1):
+            if self.rows[at].wrapped:
+                last = at
+            found.append(last)
+        return found[::-1]
+
+    def _whole(self, at: int, last: int) -> int:
         """Return the row where the text whose torn beginning is in the row `at` starts again, complete.
+
+        last: the next row that wraps, from `_wraps`.
 
         Rich, which aider draws with, pads each row with blanks and sometimes prints the text without erasing
         its earlier drawing. The last row of that drawing soft-wraps into the same text, whose end rich may
         then erase.
         """
-        rows, last = self.rows, at
-        while last < len(rows) - 1 and not rows[last].wrapped and last - at < _LIVE_ROWS:
-            last += 1
-        if not rows[last].wrapped or not rows[at].text or not rows[last].text:
+        rows = self.rows
+        if last == len(rows) or last - at > _LIVE_ROWS or not rows[at].text or not rows[last].text:
             return at
         torn = [row.text for row in rows[at : last + 1]]
         whole = [row.text for row in rows[last + 1 : last + 1 + len(torn)]]
@@ -175,6 +187,8 @@ class _Rows(NamedTuple):
     def _soft(self, at: int) -> tuple[str, int]:
         """Return the text of the row `at` with the rows it soft-wraps into, and the index after them."""
         rows = self.rows
+        if not rows[at].wrapped:
+            return rows[at].text, at + 1
         pieces = [rows[at].text]
         while rows[at].wrapped and at + 1 < len(rows) and rows[at + 1].text:  # else the rest was erased
             below = rows[at + 1].text

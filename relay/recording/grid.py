@@ -171,11 +171,10 @@ class Grid:
     def settle(self) -> None:
         """Keep the rows that have changed since the last call, as they are, with the adjacent rows."""
         rows, here = self.rows, 0
-        while here < len(rows):
-            if not rows[here].changed:
-                here += 1
+        for at in [number for number, row in enumerate(rows) if row.changed]:
+            if at < here:
                 continue
-            first = self._context(here)
+            first, here = self._context(at), at
             while here < len(rows) and (rows[here].changed or (here and rows[here - 1].goes_on)):
                 rows[here].changed = False
                 here += 1

@@ -55,7 +55,8 @@ _OPEN = re.compile(
 )
 """Matches a row that ends in text that may become a secret."""
 
-_BEGUN = re.compile(rf"([^\s=:\"'`]{{4,{WORD}}})[\"'`]?[ \t{_EDGE}]*\n")  # a word that ends a row
+# A word that ends a row. Tried only where a word begins, and with its end alone: a row may be one long word.
+_BEGUN = re.compile(rf"(?<![^\s=:\"'`])([^\s=:\"'`]{{4,{WORD}}}+)[\"'`]?[ \t{_EDGE}]*\n")
 _KEY_LINE = re.compile(r"[A-Za-z0-9+/=]{24,128}")
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 
 Span = tuple[int, int]
 
@@ -316,9 +316,7 @@ def anchors_in(text: str) -> frozenset[str]:
 
 def scan(text: str, start: int, end: int, anchors: frozenset[str]) -> Iterator[tuple[int, int, str]]:
     """Yield (start, end, kind) of the secrets in text[start:end], in which `anchors` were found."""
-    for format in FORMATS:
-        if anchors.isdisjoint(format.anchors):
-            continue
+    for format in _formats_with(anchors):
         for expression in format.expressions:
             for match in _compiled(expression).finditer(text, start, end):
                 first, last = match.span(match.lastindex or 0)
@@ -327,6 +325,11 @@ def scan(text: str, start: int, end: int, anchors: frozenset[str]) -> Iterator[t
                 if format.open and (more := _MORE.match(text, last)) is not None:
                     last = more.end()
                 yield first, last, format.kind
+
+
+@lru_cache(maxsize=256)
+def _formats_with(anchors: frozenset[str]) -> list[Format]:
+    return [format for format in FORMATS if not anchors.isdisjoint(format.anchors)]
 
 
 @cache

@@ -110,6 +110,11 @@ class Pen:
             self._note()
         self._draw(data)
 
+    def write_row(self, data: bytes) -> bool:
+        """Track `data`, a whole row with whole sequences; return whether some of its text is hidden."""
+        hidden, self._rendition = _row(self._rendition, data)
+        return hidden
+
     def end_line(self) -> bool:
         """Start another line; return the last line's `hidden`."""
         hidden, self.hidden = self.hidden, False
@@ -135,6 +140,15 @@ class Pen:
     def _draw(self, data: bytes) -> None:
         if self._rendition.hides and _NOT_TEXT.sub(b"", data):
             self.hidden = True
+
+
+@lru_cache(maxsize=512)
+def _row(rendition: _Rendition, data: bytes) -> tuple[bool, _Rendition]:
+    """Return whether a row hides text, and the rendition after it. Most rows of a screen stay for long."""
+    pen = Pen()
+    pen._rendition = rendition
+    pen.write(data)
+    return pen.hidden, pen._rendition
 
 
 @lru_cache(maxsize=1024)

@@ -494,12 +494,8 @@ class VirtualScreen:
         # The library writes each attribute as its own sequence.
         if "\x1b[8m" not in drawn and "\x1b[48;" not in drawn:
             return []
-        pen, found = Pen(), []
-        for y, row in enumerate(drawn.encode().split(b"\r\n")[:count]):
-            pen.write(row)
-            if pen.end_line():
-                found.append(y)
-        return found
+        pen = Pen()
+        return [y for y, row in enumerate(drawn.encode().split(b"\r\n")[:count]) if pen.write_row(row)]
 
     def _colours(self, tag: int, at: int, y: int) -> Colours:
         """Return the colours of character `at` in row `y`, assuming one column per character before it."""

@@ -43,6 +43,7 @@ DAY = 86400.0
 QUEUE = 12  # messages of a sender that wait, and for a receiver
 RETRY = 5.0  # seconds until a message is resent to a receiver that is online
 ROUNDS = 60  # within which every message must reach its outcome
+QUIET = 60 if LONG else 6  # after so many rounds in which nothing is sent or typed, nothing will be
 
 agents = st.sampled_from(sorted(HOMES))
 pairs = st.sampled_from(PAIRS)
@@ -462,13 +463,18 @@ class Network(RuleBasedStateMachine):
             self.notice_receiver(pair)
         for name in HOMES:
             self.notice_deaths(name)
+        quiet = 0
         for _ in range(ROUNDS):
             self.now += RETRY
             self.expire()
+            typed = len(self.log)
             for name, process in self.processes.items():
                 while self.step(name, process):
                     pass
             flying, self.flying = self.flying, []
+            quiet = 0 if flying or len(self.log) > typed else quiet + 1
+            if quiet == QUIET:
+                break
             for payload in flying:
                 self.arrive(*payload)
         self.nothing_is_typed_twice()
@@ -515,7 +521,7 @@ class Moving(Network):
 def _profile() -> settings:
     """Return settings for a few seconds; RELAY_LONG=1 runs for minutes, with new examples each time."""
     return settings(
-        max_examples=3000 if LONG else 60,
+        max_examples=3000 if LONG else 40,
         stateful_step_count=60,
         derandomize=not LONG,
         database=None,

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from readers.rig import Rig
 from relay.place import Place
 from relay.readers.flood import FLOOD
+from support import many
 
 LINE = st.text(st.sampled_from("ab日 @:`\t"), max_size=12)
 CUTS = st.lists(st.integers(0, 400), max_size=12)
@@ -58,7 +59,7 @@ def test_with_eight_bit_controls_a_place_is_at_most_one_chunk_late(
     assert places == sorted(set(places))
 
 
-@settings(max_examples=60)
+@settings(max_examples=many(150))
 @given(st.integers(1, 30), CUTS, st.sampled_from([0.0, 0.02, 2.0]), st.booleans())
 def test_a_drawn_line_has_a_place_after_the_output_that_drew_it(
     count: int, cuts: list[int], pause: float, full: bool

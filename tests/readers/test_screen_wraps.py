@@ -200,7 +200,7 @@ def redrawn(columns: int, paragraphs: list[str]) -> str:
     return f"\x1b[?2026h{CLEAR}\x1b[3J" + "\r\n".join(conversation(columns, paragraphs))
 
 
-@settings(max_examples=many(100))
+@settings(max_examples=many(60))
 @given(st.lists(st.tuples(st.sampled_from([60, 80, 120, 200]), st.sampled_from([0.0, 0.5, 3.0])), max_size=6))
 @example([(120, 3.0), (80, 3.0), (60, 3.0), (200, 3.0)])
 def test_a_conversation_redrawn_at_any_width_repeats_nothing(resizes: list[tuple[int, float]]) -> None:

@@ -55,7 +55,7 @@ def test_printed_lines_give_the_same_directives_in_any_chunks_at_any_width(
     assert read(data, cuts, columns) == directives(text)
 
 
-@settings(max_examples=60)
+@settings(max_examples=many(150))
 @example("@relay:Bob " + "x日" * 60, [], 118, 0.0)
 @example("@relay:Bob <<<\n" + ": 日" * 60 + "\n>>>", [], 79, 0.0)
 @example("\n".join(["@relay:Bob " + "x" * 70] * 20), [], 55, 0.0)
@@ -70,7 +70,7 @@ def test_drawn_lines_give_the_same_directives_in_any_chunks_at_any_width(
     assert squeezed(read(data, cuts, columns, pause=pause)) == squeezed(directives(lines))
 
 
-@settings(max_examples=60)
+@settings(max_examples=many(150))
 @given(st.lists(st.one_of(DIRECTIVE, SENTENCE), max_size=8), st.integers(60, 160), st.integers(1, 3))
 def test_a_wrapped_page_that_is_redrawn_gives_each_directive_once(
     paragraphs: list[str], columns: int, times: int
