@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -78,6 +78,16 @@ def answers(kind: type[Q]) -> Callable[[Answer[S, Q]], Answer[S, Q]]:
     return mark
 
 
+def methods(kind: type) -> Iterator[tuple[str, Any]]:
+    """Yield the methods of `kind` that somebody has marked, by name. `dir` would name five times as many."""
+    found: dict[str, Any] = {}
+    for each in reversed(kind.__mro__[:-1]):
+        found.update(vars(each))
+    for name in sorted(found):
+        if getattr(found[name], "__dict__", None):
+            yield name, found[name]
+
+
 class EventBus:
     """Delivers events and questions on one event loop. Only `post` may be called from other threads.
 
@@ -97,8 +107,7 @@ class EventBus:
 
     def add(self, feature: object) -> None:
         """Register the marked methods of `feature`, after those of features added earlier."""
-        for name in dir(type(feature)):
-            method = getattr(type(feature), name, None)
+        for name, method in methods(type(feature)):
             for kind in getattr(method, _HANDLES, ()):
                 self._handlers.setdefault(kind, []).append(getattr(feature, name))
             if (kind := getattr(method, _ANSWERS, None)) is not None:

@@ -18,7 +18,7 @@ import hypothesis
 import pytest
 
 import forkserver
-from support import LONG, Relay, many, processes_of, wait_until
+from support import LONG, Relay, await_end, many, processes_of, wait_until
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -107,11 +107,11 @@ def _fresh_home(name: str = "") -> Iterator[Path]:
 
 def _end_all(home: Path) -> None:
     """Stop what runs in `home` as a user would. Kill whatever is left, and fail the test."""
-    if not processes_of(home):
+    left = processes_of(home)
+    if not left:
         return
     relay = Relay(home)
     for _ in range(3):  # a session may have been ending, and its broker starting
-        left = processes_of(home)
         if any("broker" not in command for command in left.values()):
             with contextlib.suppress(subprocess.TimeoutExpired):  # the search below finds what is left
                 relay("stop", "--all", check=False, timeout=30)
@@ -121,11 +121,12 @@ def _end_all(home: Path) -> None:
             if "broker_supervisor" in command or "relay.memory.helper" in command:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGTERM)
+        await_end(left)
         with contextlib.suppress(AssertionError):
             wait_until(lambda: not processes_of(home), timeout=60)
             break
-    else:
         left = processes_of(home)
+    else:
         for pid in left:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

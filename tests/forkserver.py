@@ -217,10 +217,8 @@ def main(channel: socket.socket) -> None:
                 importlib.import_module(module.name)
     importlib.import_module("relay.__main__")
     importlib.import_module("relay.session.__main__")
-    from relay.agents import catalog, updates
-
     re._MAXCACHE = 10_000
-    catalog.made(updates.shipped(), {})  # a third of a session's start: it compiles 300 regular expressions
+    _compile()
     assert threading.active_count() == 1, "a module of relay starts a thread when it is imported"
     os.execve = _exec_session  # type: ignore[assignment]  # as a shim starts a session
     gc.collect()
@@ -253,6 +251,25 @@ def main(channel: socket.socket) -> None:
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
+
+
+def _compile() -> None:
+    """Have the caches of `re` and `ctypes` filled with what each session would put there."""
+    import encodings.idna  # noqa: F401 - of `getaddrinfo`
+
+    from relay.agents import catalog, updates
+    from relay.directives.grammar import PREFIX, Grammar
+    from relay.home import Home
+    from relay.readers.auto import AutoReader
+    from relay.session.active_config import ActiveConfig
+    from relay.session.options import Options
+    from relay.session.setup import Setup
+
+    AutoReader(80, 24)
+    for profile in catalog.made(updates.shipped(), {}):
+        Grammar.of_terminal(lambda _: True, profile, prefix=PREFIX)
+    nowhere = Home("/nowhere", "/nowhere", "/nowhere")
+    Setup.load(Options(["sh"]), nowhere, Path("/"), ActiveConfig())
 
 
 def _serve(connection: socket.socket) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import os
+import select
 import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -126,15 +128,32 @@ def processes_of(home: Path) -> dict[int, str]:
     """
     found = {}
     marks = (b"RELAY_HOME=" + os.fsencode(home) + b"\0", os.fsencode(home) + b"/")
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            environment = (entry / "environ").read_bytes() + b"\0"
-            command = (entry / "cmdline").read_bytes()
-        except OSError:
-            continue  # ended, or another user's
-        if int(entry.name) != os.getpid() and (marks[0] in environment or marks[1] in command):
-            found[int(entry.name)] = command.replace(b"\0", b" ").decode(errors="replace").strip()
+    for name in os.listdir("/proc") if sys.platform == "linux" else ():  # noqa: PTH208
+        if not name.isdigit() or int(name) == os.getpid():
+            continue
+        command = _proc(name, "cmdline")  # empty: a kernel's thread, or it has ended
+        if command and (marks[1] in command or marks[0] in _proc(name, "environ") + b"\0"):
+            found[int(name)] = command.replace(b"\0", b" ").decode(errors="replace").strip()
     return found
+
+
+def _proc(pid: str, name: str) -> bytes:
+    """Return a file of /proc; nothing if its process has ended, or is another user's."""
+    try:
+        with open(f"/proc/{pid}/{name}", "rb", buffering=0) as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+def await_end(pids: Iterable[int], timeout: float = PATIENCE) -> None:
+    """Wait until these processes (of Linux) have ended, or for `timeout` seconds."""
+    deadline = time.monotonic() + timeout
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            fd = os.pidfd_open(pid)
+            select.select([fd], [], [], max(0.0, deadline - time.monotonic()))
+            os.close(fd)
 
 
 def listening(path: Path) -> int:

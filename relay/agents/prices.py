@@ -65,11 +65,15 @@ class Prices:
     @classmethod
     def load(cls, home: Home) -> Prices:
         """Return the shipped prices with those of the user's file. Raise ConfigError for a mistake in it."""
-        shipped = cls._read(data.directory("config") / FILE)
-        own = home.config / FILE
+        shipped, own = cls.shipped(), home.config / FILE
         if not own.exists():
             return shipped
         return cls(shipped.date, {**shipped._models, **cls._read(own)._models})
+
+    @classmethod
+    def shipped(cls) -> Prices:
+        """Return the prices that ship with relay."""
+        return cls._read(data.directory("config") / FILE)
 
     @classmethod
     def _read(cls, path: Path) -> Prices:

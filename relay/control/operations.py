@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
 from relay.control.server import Answer, Request
+from relay.eventbus import methods
 
 _OPERATION = "_operation"
 
@@ -28,6 +29,6 @@ def operations(features: Iterable[object]) -> dict[str, Callable[[Request], Awai
     return {
         marked: getattr(feature, name)
         for feature in features
-        for name in dir(type(feature))
-        if (marked := getattr(getattr(type(feature), name, None), _OPERATION, None)) is not None
+        for name, method in methods(type(feature))
+        if (marked := getattr(method, _OPERATION, None)) is not None
     }

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from relay.agents import kinds
 from relay.agents.joiners import DrawnJoiners
+from relay.agents.prices import Prices
 from relay.agents.transcript_reader import TranscriptReader
 from relay.control.lineage import Lineage
 from relay.directives.checkpoint import Checkpoints
@@ -320,7 +321,7 @@ def _usage(core: Core) -> Feature | None:
         return None
     reader = UsageReader(
         kind,
-        core.setup.prices,
+        core.setup.prices or Prices.shipped(),
         began=time.time() - 1,  # the agent started a moment before its session
         named=named,
         followed=lambda fields: core.progress.note(usage.NOTE, **fields),

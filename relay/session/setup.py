@@ -8,7 +8,7 @@ from pathlib import Path
 from relay import builtin, names
 from relay import settings as settings_file
 from relay.agents import catalog
-from relay.agents.prices import Prices
+from relay.agents.prices import FILE, Prices
 from relay.agents.profile import Profile
 from relay.directives.grammar import PREFIX
 from relay.errors import ConfigError, RelayError
@@ -36,6 +36,7 @@ class Setup:
     configs:  each relay.config.py in use.
     mistakes: what could not be used, so that what was in force before still is.
     channels: the channels to join.
+    prices:   with the user's; None: those that ship with relay, which only an agent with usage needs.
     notices:  what could not be used, and why, one line each.
     """
 
@@ -49,7 +50,7 @@ class Setup:
     mistakes: tuple[str, ...]
     channels: tuple[str, ...]
     onboarding: str
-    prices: Prices
+    prices: Prices | None
     notices: tuple[str, ...]
 
     @property
@@ -128,8 +129,10 @@ class Setup:
         notices += map(str, rules.warnings[:RULE_NOTICES])
         if (more := len(rules.warnings) - RULE_NOTICES) > 0:
             notices.append(f"There are {more} more warnings about rules; list them with `relay hooks list`")
+        prices = None
         try:
-            prices = Prices.load(home)
+            if (home.config / FILE).exists():
+                prices = Prices.load(home)
         except RelayError as error:
             notices.append(f"{error} Costs are unknown.")
             prices = Prices("", {})
