@@ -86,7 +86,8 @@ _PRESENCES = """CREATE TABLE presences (
 
 # SQLite uses a partial index only for a query that states its condition in the same words. Most indexes hold
 # only what is open. The planner might prefer a larger one that fits as well: `accepted > 0` reserves the
-# index of all messages for the runaway guard.
+# index of all messages for the runaway guard.  No condition compares a column that queries compare to a
+# parameter, such as `to_key`: SQLite would prepare each of these queries anew whenever it is run.
 _INDEXES = """CREATE INDEX messages_here ON messages (team, to_key, state, sender_key, priority, turn)
     WHERE here AND state = 'stored';
 CREATE INDEX messages_given ON messages (team, sender_key) WHERE here AND state = 'stored';
@@ -105,7 +106,7 @@ CREATE INDEX messages_expires ON messages (expires) WHERE state IN ('queued', 's
 CREATE INDEX messages_fanout ON messages (team, sender_key, accepted) WHERE fanout IS NOT NULL;
 CREATE INDEX messages_said ON messages (session) WHERE session IS NOT NULL;
 CREATE INDEX messages_untold ON messages (team, sender_key, sent_by) WHERE told <> state;
-CREATE INDEX messages_unread ON messages (place) WHERE state = 'stored' AND to_key = 'you';
+CREATE INDEX messages_unread ON messages (to_key, place) WHERE state = 'stored' AND NOT here;
 CREATE INDEX messages_arrived ON messages (team, to_key, sender_key, origin, sequence)
     WHERE origin IS NOT NULL;
 CREATE INDEX messages_unreceipted ON messages (team, to_key, turn)
@@ -114,7 +115,7 @@ CREATE INDEX messages_rate ON messages (team, sender_key, to_key, accepted) WHER
 """
 
 SCHEMA = Schema(
-    version=7,
+    version=8,
     tables=[
         *(_TABLES + _ADDED).split(";\n")[:-1],
         _OWNERS,

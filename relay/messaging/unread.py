@@ -9,7 +9,8 @@ from pathlib import Path
 from relay import names
 
 UNREAD = (
-    f"state = 'stored' AND to_key = '{names.key(names.PERSON)}' AND team = ifnull(?1, team) AND NOT hidden"
+    f"state = 'stored' AND NOT here AND to_key = '{names.key(names.PERSON)}' AND team = ifnull(?1, team) "
+    "AND NOT hidden"
 )
 """The condition on a row of the ledger; its value is the key of a team, or None for all teams."""
 

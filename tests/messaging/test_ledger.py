@@ -515,7 +515,7 @@ def test_only_old_settled_messages_are_pruned(ledger: Ledger, clock: Clock) -> N
 
 def test_unread_messages_are_found_without_reading_all_others(ledger: Ledger) -> None:
     ((*_, plan),) = ledger.rows(f"EXPLAIN QUERY PLAN SELECT count(*) FROM messages WHERE {UNREAD}", None)
-    assert plan == "SCAN messages USING INDEX messages_unread"
+    assert plan == "SEARCH messages USING INDEX messages_unread (to_key=?)"
 
 
 def test_only_unread_messages_to_the_user_are_unread(ledger: Ledger, tmp_path: Path) -> None:
