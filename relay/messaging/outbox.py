@@ -36,7 +36,7 @@ _RELEASED = f"ifnull((SELECT place FROM releases WHERE {_PAIR}), 0)"
 _WAITS = "(SELECT count(*) FROM (SELECT 1 FROM messages WHERE team = ?1 AND sender_key = ?2 AND {} LIMIT ?6))"
 
 _FACTS = (
-    "SELECT owners.owner, ifnull(owners.ended, 0), ifnull(registry.here, 0), "
+    "SELECT registry.name, owners.owner, ifnull(owners.ended, 0), ifnull(registry.here, 0), "
     f"{NEXT_TURN}, "
     "(SELECT owner FROM owners WHERE team = ?1 AND key = ?2 AND latest), "
     + " + ".join(map(_WAITS.format, (PENDING, "state = 'held'", "here AND state = 'stored'")))
@@ -67,6 +67,7 @@ class Outbox:
         *,
         channel: str | None = None,
         fanout: bool = False,
+        known: bool = False,
         limits: Limits | None = None,
         copied: bool = False,
     ) -> list[Message]:
@@ -75,6 +76,7 @@ class Outbox:
         A message to an agent of this home, or to the user, is stored at once: it is where it has to be.
 
         channel: the channel to which it goes. fanout: it is one broadcast to all recipients.
+        known:   omit recipients that have never been in the team, and spell the others as they do.
         limits:  what the runaway guard allows; None: anything. A message beyond them is held.
         copied:  the caller publishes the copies of messages within this home (`envelope.copy_of`).
 
@@ -105,6 +107,10 @@ class Outbox:
             broadcasts = _broadcasts(db, who, now) if fanout and limits is not None else []
             for to in recipients:
                 facts = _Facts.read(db, (*who, names.key(to)), now, limits)
+                if known:
+                    if facts.name is None:
+                        continue
+                    to = facts.name
                 if not messages:
                     facts.check_room(limits)
                 if facts.ended and fanout:
@@ -227,7 +233,7 @@ class Outbox:
 class _Facts(NamedTuple):
     """The facts on which the state of a new message depends, as of the transaction that sends it.
 
-    pair:    the keys of team, sender and receiver.
+    pair:    the keys of team, sender and receiver. name: of the receiver, as it spells it; None: unknown.
     owner:   the owner of the receiver's name (None: not known). ended: it was a run that is over.
     here:    the receiver is an agent of this home.
     turn:    the next turn in this home.
@@ -236,6 +242,7 @@ class _Facts(NamedTuple):
     """
 
     pair: tuple[str, ...]
+    name: str | None
     owner: str | None
     ended: bool
     here: bool

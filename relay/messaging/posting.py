@@ -74,8 +74,8 @@ def post(
         return send(channel.members, channel=channel.name, fanout=True)
     if names.same(to, sender):
         raise MessageRefused(f"{to!r} is the sender. Name another agent.")
-    if (spelled := ledger.registry.spelled(team, to)) is not None:
-        return send([spelled])
+    if sent := send([to], known=True):
+        return sent
     if names.is_valid(to) and there(to):
         raise ReceiverStarting(
             f"{to} has been started, and its session takes no messages yet; `relay ps` shows when it does."
