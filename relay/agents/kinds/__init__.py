@@ -27,7 +27,7 @@ def names() -> list[str]:
 def find(name: str) -> AgentKind:
     """Return the kind called `name`; for an unknown name, one without hooks and transcripts."""
     if name not in _kinds:
-        _kinds[name] = _load(name)
+        _kinds[name] = _import_kind(name)
     return _kinds[name]
 
 
@@ -36,7 +36,7 @@ def hooked() -> list[str]:
     return [name for name in names() if find(name).events]
 
 
-def _load(name: str) -> AgentKind:
+def _import_kind(name: str) -> AgentKind:
     from importlib import import_module
 
     from relay.agents.kind import AgentKind
