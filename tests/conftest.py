@@ -59,6 +59,26 @@ def pytest_collection() -> Iterator[None]:
         gc.freeze()
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the tests that have a time limit of their own: no worker is left with one at the end.
+
+    pytest-xdist gives each worker a share of consecutive tests. Those of a module stay together.
+    """
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    long: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("timeout"):
+            long.setdefault(item.path, []).append(item)
+    others = [item for item in items if not item.get_closest_marker("timeout")]
+    share, modules = len(items) // workers, list(long.values())
+    items.clear()
+    for worker in range(workers):
+        first = [item for module in modules[worker::workers] for item in module]
+        rest = max(share - len(first), 0) if worker < workers - 1 else len(others)
+        items += [*first, *others[:rest]]
+        del others[:rest]
+
+
 @pytest.fixture(autouse=True)
 def _real_exec(request: pytest.FixtureRequest) -> Iterator[None]:
     """Start `relay` with execve(2) in tests with the mark `real_exec`."""
