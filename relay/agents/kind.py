@@ -41,7 +41,7 @@ class AgentKind:
     Hooks:
 
     events:   its hook events, by its own names for them.
-    unasked:  events that it reports to nobody: each would cost a process, many times in a turn.
+    unasked:  events for which it calls no hook: each would cost a process, many times in a turn.
     replies:  the parts of a reply that it accepts, by event. It may refuse a whole reply for another key.
     refuses_plainly: a refusal is {"decision": "deny"} for every event.
     continues_with_context: at the end of a turn, context makes it continue; others take a "block".

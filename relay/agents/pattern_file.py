@@ -43,9 +43,8 @@ Every key of a file, all but `name` optional:
     idle         = ["..."]        regexes of titles that show that it is not working
 
     [native]                      what it has besides its terminal
-    hooks       = "claude"        whose hooks it has: one of relay/agents/kinds, such as `relay`, for
-                                  relay
-    transcript  = "claude"        whose transcripts it writes: claude | codex | qwen | gemini | aider | relay
+    hooks       = "relay"         whose hooks it has: a module of relay/agents/kinds
+    transcript  = "relay"         whose transcripts it writes: likewise
 
     [resume]                      how its command line resumes a conversation (docs/PATTERNS.md)
     words       = ["--resume", "{id}"]   the words for that, directly after the program

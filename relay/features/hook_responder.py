@@ -224,9 +224,8 @@ class HookResponder:
         carried = _kind(event).carries(event.name)
         refuses = reply.deny is not None or (reply.halt is not None and "halt" in carried)
         if "context" not in carried or event.agent_id or refuses:
-            return Answered(
-                _kind(event).render(event, reply)
-            )  # context for a subagent would not reach the agent
+            # Context for a subagent would not reach the agent.
+            return Answered(_kind(event).render(event, reply))
         messages = messages and not _kind(event).ranks_context_above_user
         found = await self._bus.ask(Contribute(ROOM, messages=messages))
         context = "\n\n".join(each.text for each in found)

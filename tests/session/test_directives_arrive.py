@@ -173,9 +173,8 @@ def gaps(relay: Relay) -> list[str]:
 
 
 FLOOD = """
-import os, sys, time
-while not os.path.exists("go"):
-    time.sleep(0.001)
+import sys
+open("go").read()
 print("a line of a log without any useful content\\n" * 210000, flush=True)
 open("printed", "w").close()
 sys.stdin.read()
@@ -186,10 +185,11 @@ def test_output_that_outran_the_reader_is_reported(relay: Relay) -> None:
     """The notice gives the size, once; the recording has a gap there."""
     (folder := relay.home / "flood").mkdir()
     (folder / "flood.py").write_text(FLOOD)
+    os.mkfifo(folder / "go")
     relay("wrap", "-d", "-n", "Alice", sys.executable, "flood.py", cwd=folder)
     alice, before = FakeAgent(relay, "Alice"), entry(relay)
     os.kill(before["session_pid"], signal.SIGSTOP)
-    (folder / "go").touch()
+    (folder / "go").write_text("")
     wait_until((folder / "printed").exists, timeout=60)
     os.kill(before["session_pid"], signal.SIGCONT)
     assert "ask Alice to repeat" in alice.notice("missed some of Alice's output")

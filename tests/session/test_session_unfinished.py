@@ -244,14 +244,13 @@ def test_a_text_is_submitted_once_across_a_reload(tui: Tuis) -> None:
 
 
 SLOW_READER = """
-import os, sys, time, tty
+import os, sys, tty
 log, go = sys.argv[1:]
 tty.setraw(0)
 os.write(1, b"\x1b[?2004h> ")
 with open(log, "ab", 0) as file:
     file.write(os.read(0, 10))
-    while not os.path.exists(go):
-        time.sleep(0.01)
+    open(go).read()
     while True:
         file.write(os.read(0, 1 << 16))
 """
@@ -260,6 +259,7 @@ with open(log, "ab", 0) as file:
 def test_a_paste_is_completed_even_if_the_session_dies(shared: Relay) -> None:
     """The shim writes the paste as a whole: keys that the user types come after it, not into it."""
     log, go = shared.home / "log", shared.home / "go"
+    os.mkfifo(go)
     program = [sys.executable, "-c", SLOW_READER, str(log), str(go)]
     user = Emulator([*shared.command, "wrap", "-n", "Bob", *program], shared.environment)
     user.see("> ")
@@ -270,7 +270,7 @@ def test_a_paste_is_completed_even_if_the_session_dies(shared: Relay) -> None:
     os.kill(before["session_pid"], signal.SIGKILL)
     replaced(shared, before)
     user.type("typed by the user")
-    go.touch()
+    go.write_text("")
     wait_until(lambda: b"typed by the user" in log.read_bytes())
     read = log.read_bytes()
     assert read.startswith(b"\x1b[200~[relay ")

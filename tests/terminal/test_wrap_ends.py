@@ -310,12 +310,13 @@ def _progress(pid: int) -> int:
 
 def test_a_silent_program_does_not_wait_for_its_session(terminal: Open, relay: Relay) -> None:
     go = relay.home / "go"
-    waits = f"import os, time\nwhile not os.path.exists({str(go)!r}):\n    time.sleep(0.01)\n"
+    os.mkfifo(go)
+    waits = f"open({str(go)!r}).read()\n"
     patient = "import sys, relay.shim.shim as shim\nshim.FAREWELL = 600.0\n"
     wrap = f"{patient}from relay.__main__ import main\nsys.exit(main())"
     alice = terminal(
         sys.executable, "-c", wrap, "wrap", "-n", "Alice", "sh", "-c", "exit 3", env=session_patch(waits)
     )
     assert alice.end() == 3
-    go.touch()
+    go.write_text("")
     wait_until(lambda: any(event["event"] == "session_end" for event in events(relay)))

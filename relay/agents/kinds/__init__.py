@@ -26,9 +26,10 @@ def names() -> list[str]:
 
 def find(name: str) -> AgentKind:
     """Return the kind called `name`; for an unknown name, one without hooks and transcripts."""
-    if name not in _kinds:
-        _kinds[name] = _import_kind(name)
-    return _kinds[name]
+    known = name if name in names() else ""  # it may come from outside: keep no others
+    if known not in _kinds:
+        _kinds[known] = _import_kind(known)
+    return _kinds[known]
 
 
 def hooked() -> list[str]:
@@ -41,7 +42,7 @@ def _import_kind(name: str) -> AgentKind:
 
     from relay.agents.kind import AgentKind
 
-    if name not in names():
+    if not name:
         return AgentKind()
     module = import_module(f"{__name__}.{name}")
     (kind,) = (

@@ -1,4 +1,4 @@
-// relay's extension for pi, for one run of it (relay.agents.pi names it on the command line).
+// relay's extension for pi, for one run of it (relay.agents.kinds.pi names it on the command line).
 //
 //     pi's events ──→ the hooks of docs/NATIVE.md ──→ their replies, in pi's terms
 //     message_end ──→ the transcript: each text that the model has completed, and the tokens of each answer
