@@ -36,7 +36,7 @@ demo: $(DEMO_VENV)/.stamp  ## two wrapped agents greet each other
 	@$(DEMO_VENV)/bin/relay demo
 	@command -v relay >/dev/null || echo "First install the command: pipx install . (or: uv tool install .)"
 
-test: $(VENV)/.stamp  ## all tests
+test: $(VENV)/.compiled  ## all tests
 	@$(BIN)/python -m compileall -q relay tests
 	@$(BIN)/pytest -n $(WORKERS) --dist worksteal --durations 20 --durations-min 1 $(ARGS)
 
@@ -107,6 +107,11 @@ clean:  ## remove the virtual environments and caches
 $(VENV)/.stamp: pyproject.toml
 	@$(call create,$(VENV))
 	@$(BIN)/python -m pip install --quiet --group check --editable .
+	@touch $@
+
+# pytest's byte code of the tests: without it, each worker would rewrite all of their assertions. The tests report an error.
+$(VENV)/.compiled: $(VENV)/.stamp
+	@find tests -name 'test_*.py' | xargs -n 150 -P 4 $(BIN)/pytest --collect-only -qq >/dev/null || true
 	@touch $@
 
 $(DEMO_VENV)/.stamp: pyproject.toml
