@@ -189,8 +189,9 @@ class OutputReader:
             self._checkpoints.first_turn(self._shim.ring.done_up_to)
 
     @handles(TurnShown)
-    def turn_shown(self, _: TurnShown) -> None:
-        self._words.turn()
+    def turn_shown(self, event: TurnShown) -> None:
+        if event.worked:
+            self._words.turn()
 
     @handles(TurnRead)
     def confirm(self, event: TurnRead) -> None:

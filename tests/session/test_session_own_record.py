@@ -234,6 +234,22 @@ def test_tool_output_drawn_before_the_last_recorded_text_is_ignored(ann: Aider) 
     ann.expect_directives("one", "two", "three", "four")
 
 
+def test_recorded_text_drawn_after_a_pause_in_the_prompt_is_not_read_again(ann: Aider) -> None:
+    """The prompt comes and goes without work: that ends no turn."""
+    ann.prompt()
+    ann.log_answer("@memory:save one")
+    ann.ready()
+    ann.bottom("Really?")
+    wait_until(lambda: ann.events("state")[-1]["state"] != "ready", message=ann.log)
+    ann.ready()
+    ann.draw("@memory:save one")
+    for body in ("two", "three", "four"):
+        ann.prompt(logged=False)
+        ann.draw(f"@memory:save {body}")
+        ann.ready()
+    ann.expect_directives("one", "two", "three", "four")
+
+
 def test_the_screen_replaces_a_record_torn_at_the_end_of_a_turn(ann: Aider) -> None:
     """For example, on a full disk. The truncated answer is read from the screen only."""
     ann.prompt()
