@@ -47,9 +47,9 @@ test-agents: $(VENV)/.stamp  ## real agents against a scripted model; AGENTS="cl
 		$(BIN)/pytest tests/real_agents --agents "$(AGENTS)" --last-failed --last-failed-no-failures none; }
 
 test-agents-newest: export AGENTS_NEWEST := 1
-test-agents-newest: $(VENV)/.stamp  ## the same with the newest versions; docs/NATIVE.md says what passed
+test-agents-newest: $(VENV)/.stamp  ## the same with the newest versions; docs/AGENTS.md says what passed
 	@$(BIN)/python tests/real_agents/install.py $(AGENTS)
-	@$(BIN)/pytest -n $(AGENT_WORKERS) tests/real_agents --agents "$(AGENTS)" --agents-table docs/NATIVE.md $(ARGS)
+	@$(BIN)/pytest -n $(AGENT_WORKERS) tests/real_agents --agents "$(AGENTS)" --agents-table docs/AGENTS.md $(ARGS)
 
 test-long: $(VENV)/.stamp  ## all tests with their full loads: kills at every step, two at once, thousands of attacks, ...
 	@RELAY_LONG=1 $(BIN)/pytest -n $(WORKERS) --dist worksteal --timeout 900 -o faulthandler_timeout=4000 $(ARGS)
@@ -72,7 +72,7 @@ docs: $(VENV)/.stamp  ## the site, in .cache/site
 	@$(SPHINX)
 	@echo "Open .cache/site/index.html."
 
-man: $(VENV)/.stamp  ## rewrite the man page, docs/relay.1, after changing the command line
+man: $(VENV)/.stamp  ## rewrite the man page, and what is generated in pages of docs/, from the code
 	@$(BIN)/python -m docsite
 
 format: $(VENV)/.stamp  ## rewrite the code in the project's format

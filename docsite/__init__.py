@@ -2,4 +2,5 @@
 
 argparse ─→ command_line ─→ manual (Markdown, a page of the site)
                         └─→ man_page (roff, docs/relay.1)
+docstrings, settings ─→ json_keys, events, settings_table ─→ generated (between markers in pages)
 """

@@ -1,12 +1,12 @@
-"""`python -m docsite`: write the man page, docs/relay.1."""
+"""`python -m docsite`: write docs/relay.1, and what is generated in the other pages of docs/."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
+from docsite.generated import PAGES, rewrite_pages
 from docsite.man_page import man_page
 
-PAGE = Path(__file__).parent.parent / "docs" / "relay.1"
+PAGE = PAGES / "relay.1"
 
 if __name__ == "__main__":
     PAGE.write_text(man_page(), encoding="utf-8")
+    rewrite_pages()

@@ -1,15 +1,14 @@
 """A Sphinx extension: fills in what is generated, and refuses what would need a network to be read.
 
-A page has a marker `<!-- generated: NAME -->` where the text of `GENERATED[NAME]` belongs. A link to a file
-of the repository that is not a page becomes a link to its source, or plain text if the project has no public
-address. A link that is named by its file, as `[FLEET.md](FLEET.md)`, gets the title of what it leads to.
+A page has markers where generated texts belong (docsite.generated). A link to a file of the repository that
+is not a page becomes a link to its source, or plain text if the project has no public address. A link that is
+named by its file, as `[FLEET.md](FLEET.md)`, gets the title of what it leads to.
 """
 
 from __future__ import annotations
 
 import os.path
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +16,10 @@ import tomli
 from sphinx.application import Sphinx
 from sphinx.util import logging
 
-from docsite import manual
+from docsite import generated
 
 ROOT = Path(__file__).parent.parent
 
-GENERATED: dict[str, Callable[[], str]] = {"commands": manual.commands, "exit codes": manual.exit_codes}
-
-_MARKER = re.compile(r"^<!-- generated: (.+) -->$", re.MULTILINE)
 _LINK_OUTSIDE = re.compile(r"\[([^\[\]]+)\]\(\.\./([^)#\s]+)(#[^)\s]*)?\)")
 _NAMED_BY_FILE = re.compile(r"\[[A-Z]+\.md\](?=\([A-Z]+\.md)")
 _LOADED = re.compile(
@@ -56,8 +52,7 @@ def filled_in(text: str, source: str | None = None) -> str:
         name = os.path.normpath(path)
         return words if name in words else f"{words} (`{name}`)"
 
-    text = _NAMED_BY_FILE.sub("[]", _LINK_OUTSIDE.sub(link, text))
-    return _MARKER.sub(lambda match: GENERATED[match[1]](), text)
+    return generated.filled_in(_NAMED_BY_FILE.sub("[]", _LINK_OUTSIDE.sub(link, text)))
 
 
 def loads_from_elsewhere(text: str) -> list[str]:

@@ -83,15 +83,23 @@ class OutgoingMessage:
 class Message:
     """One message to one receiver (a broadcast is one such message per receiver).
 
+    docs/JSON.md shows these lines (`make man`). Times are in seconds since the epoch.
+
     id:       unique forever, created by the sender.
-    time:     when it was sent, in seconds since the epoch.
-    thread:   a word for the conversation that it belongs to.
+    sender, to: the two agents; `you` is the user.
+    body:     its text.
+    time:     when it was sent.
+    state:    `held`, `queued`, `sent`, `stored`, `injected`, `read`, `uncertain`, `rejected` or `expired`;
+              `relay messages --help` explains them.
+    detail:   why it is in that state.
+    thread:   a word for the conversation that it belongs to, or the id of its first message.
     reply_to: the id of the message that it answers.
+    priority: `urgent`, `normal` or `low`.
     channel:  the channel that it was sent to, without `#`; None if it was sent to its receiver alone.
     depth:    the number of messages that led to it since the user's last input; 0 for the user's own.
-    expires:  when it expires if undelivered, in seconds since the epoch.
-    route:    how it reached the agent: typed, or native (in a reply to one of the agent's own hooks).
-    role:     whose words it is to the agent: user or system.
+    expires:  when it expires if undelivered; None for never.
+    route:    how it reached the agent: `typed`, or `native` (in a reply to one of the agent's own hooks).
+    role:     whose words it is to the agent: `user` or `system`.
     """
 
     id: str

@@ -52,7 +52,7 @@ def _setting(
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Every setting, with its default and its help (docs/CONFIG.md lists them; a test compares)."""
+    """Every setting, with its default and its help in Markdown (docs/CONFIG.md has them: `make man`)."""
 
     idle_seconds: float = _setting(
         30.0,
@@ -70,26 +70,32 @@ class Settings:
         5.0, "seconds from asking an agent to stop until it is killed", project=True, most=60
     )
     handler_seconds: float = _setting(30.0, "seconds until a relay.config.py handler times out", most=600)
-    prefix: str = _setting("@", "the character that starts a directive", project=True)
+    prefix: str = _setting(
+        "@",
+        "the character that starts a directive: one punctuation character, but not `:` or `\\`",
+        project=True,
+    )
     directives: str = _setting(
         "all",
-        "which directives count when relay reads the agent's terminal instead of its own record: "
-        "'all', or 'builtin' for relay's own namespaces only, or 'none'",
+        "which directives count where relay reads the agent's terminal (its screen, or the lines it prints) "
+        "instead of its own record: `all`; `builtin`: those of relay's own namespaces only (`relay`, "
+        "`broadcast`, `memory`), so none from a relay.config.py; `none`: relay does not teach them to such "
+        "an agent either",
         choices=("all", "builtin", "none"),
     )
     inject: str = _setting(
         "auto",
-        "'auto', or 'always' to also type into shells and language prompts, or 'never'",
+        "`auto`: type when it is safe; `always`: also into shells and language prompts; `never`",
         choices=("auto", "always", "never"),
     )
     teach: str = _setting(
         "auto",
-        "'auto': relay tells a joining agent who it is and how to write directives; or 'never'",
+        "`auto`: relay tells a joining agent who it is and how to write directives; `never`",
         choices=("auto", "never"),
     )
     subagents: str = _setting(
         "ignore",
-        "'act' on the directives of an agent's subagents in the agent's name, or 'ignore' them",
+        "`act`: on the directives of an agent's subagents, in the agent's name; `ignore` them",
         choices=("ignore", "act"),
     )
     continuations: int = _setting(
@@ -97,99 +103,116 @@ class Settings:
     )
     on_prompt: str = _setting(
         "escalate",
-        "'escalate': when the agent needs a decision, notify you in the terminal and on the desktop; or "
-        "'none'",
+        "when an agent needs a decision, `escalate`: notify you with the bell, the title and a desktop "
+        "notification; `none`",
         choices=("escalate", "none"),
     )
     title: str = _setting(
         "auto",
-        "'auto': your terminal's title names the attached agent and shows when it has a question; or 'never'",
+        "`auto`: your terminal's title names the attached agent (`Alice: ` and the agent's own title) and "
+        "shows when it has a question; detaching restores your title. Only for known agents: relay leaves "
+        "the titles of plain programs alone. `never`",
         project=True,
         choices=("auto", "never"),
     )
     detach_key: str = _setting(
         "C-]",
-        "the prefix key of relay's commands in an agent's terminal, followed by d, n, p or ? within a "
-        "second: 'C-]' is Ctrl-]; or 'none'",
+        "the prefix key of relay's commands in an agent's terminal: `d` detaches, `n` and `p` switch to the "
+        "next and the previous agent by name, `?` shows help. Press the second key within a second, "
+        "otherwise both keys go to the agent; pressing the prefix twice sends it once. `C-]` is Ctrl-]; you "
+        "can also use `C-\\` and letters except c, d, h, i, j, m and z, such as `C-a`; `none`: all keys go "
+        "to the agent (`relay attach --takeover` from another terminal frees it). `relay reload` applies a "
+        "new value to a running agent",
         choices=("C-]", "C-\\", *(f"C-{letter}" for letter in "abefgklnopqrstuvwxy"), "none"),
     )
     on_hangup: str = _setting(
         "detach",
-        "'detach': an agent with conversations keeps running when the terminal that started it is closed; or "
-        "'end'",
+        "when the terminal that started an agent is closed, or its SSH connection is lost, `detach`: an "
+        "agent with conversations (Claude Code, Codex, ...) keeps running; a desktop notification says so, "
+        "and `relay attach NAME` brings it back; `end`: it gets SIGHUP, as without relay. Plain programs, "
+        "and agents whose input or output is redirected, always get it",
         choices=("detach", "end"),
     )
-    escalate_to: str = _setting(
-        "", "the agent that receives other agents' questions, such as 'Lead'; empty: none"
-    )
+    escalate_to: str = _setting("", "the agent that also receives other agents' questions, such as `Lead`")
     injection_budget: int = _setting(
         1000,
-        "tokens (of 4 characters) that hooks may inject per turn before relay warns you; 0: no limit",
+        "tokens (4 characters each) that hooks may inject per turn before relay warns you; it still injects "
+        "them; 0: no limit",
         most=1_000_000,
     )
     hook_output: str = _setting(
         "preview",
-        "log rule output and injected text as a 'preview' of 500 characters or in 'full'; secrets are "
-        "removed from both",
+        "how much of rule output and injected text the journal, the audit and the recording keep: "
+        "`preview`, 500 characters of head and tail; `full`. Secrets are removed from both",
         choices=("preview", "full"),
     )
     record: str = _setting(
         "always",
-        "'always': record sessions for `relay replay`; or 'never'",
+        "`always`: record sessions, for `relay replay` and `relay logs`; `never`",
         choices=("always", "never"),
     )
     record_megabytes: int = _setting(
         50,
-        "megabytes after which a recording continues in a new file; the last two files are kept",
+        "megabytes after which a recording continues in a new file; a session's oldest files are deleted "
+        "once it has more than twice that",
         most=10_000,
     )
     record_days: int = _setting(30, "days to keep recordings", most=3650)
     record_total_megabytes: int = _setting(
-        1000, "megabytes of all recordings together; the oldest are deleted first", most=1_000_000
+        1000, "megabytes of all recordings and logs together; the oldest are deleted first", most=1_000_000
     )
     look: str = _setting(
         "itself",
-        "which agents may `relay peek` at an agent and read its `relay logs`: 'itself' only, or its 'team'; "
-        "you always may",
+        "which agents may `relay peek` at an agent and read its `relay logs`: `itself` only; `team`: any "
+        "agent in its team. You always may",
         choices=("itself", "team"),
     )
     allow: tuple[str, ...] = _setting(
         (),
-        "tool calls allowed without asking, such as 'Bash(git status)'; your own file only",
+        'tool calls allowed without asking: `"Bash(git status)"` is exactly that command, `"Bash(git '
+        'diff *)"` a glob that rejects shell syntax and `..` in paths, `"Read"` a tool. Based on the '
+        "agent's own hooks, never on its screen; only in your own relay.toml; the journal records each use. "
+        'A glob does not know a program\'s options: `"Bash(git diff *)"` also allows `--output=FILE`',
         own=True,
         check=Policy,
     )
     channels: tuple[str, ...] = _setting(
         (),
-        "the channels that the agent joins when it starts, such as '#ops'",
+        'the channels that the agent joins when it starts, such as `"#ops"`',
         project=True,
         check=lambda given: [channel(each) for each in given],
     )
     runaway_rate: int = _setting(
         200,
-        "messages per minute from one agent to another; more are held for you; 0: no limit",
+        "messages from one agent to another in a minute; more are *held* until `relay release` or `relay "
+        "drop`; 0: no limit",
         most=100_000,
     )
     runaway_depth: int = _setting(
         50,
-        "messages in a chain of replies without input from you; more are held; 0: no limit",
+        "how many messages may lead to one another before you speak (type into one of the agents, or `relay "
+        "send`); more are held; 0: no limit",
         most=100_000,
     )
     runaway_broadcasts: int = _setting(
-        30, "broadcasts per minute from one agent; more are held for you; 0: no limit", most=100_000
+        30,
+        "broadcasts of one agent in a minute, to `*` or a channel; more are held; 0: no limit",
+        most=100_000,
     )
     queue_limit: int = _setting(
-        20_000, "messages from one agent that may be waiting; more are refused; 0: no limit", most=10_000_000
+        20_000,
+        "messages from one agent that may be waiting; relay refuses more, and tells the agent; 0: no limit",
+        most=10_000_000,
     )
     expire_seconds: float = _setting(
         604_800.0,
-        "seconds until an undelivered message expires; 0: never",
+        "seconds (a week) until an undelivered message expires; 0: never",
         most=31_536_000,
     )
     broker: str = _setting(
         "",
-        "URL of the MQTT broker, or of a cluster's nodes, as a list or separated by commas; empty: the "
-        "embedded one",
+        "URL of the MQTT broker, or those of a cluster's nodes, as a list or separated by commas; empty: "
+        "the embedded one",
         several=True,
     )
 

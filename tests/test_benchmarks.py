@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -115,7 +116,8 @@ def test_a_page_without_markers_is_reported_and_unchanged(tmp_path: Path) -> Non
 
 def test_the_page_of_benchmarks_has_its_markers() -> None:
     text = (ROOT / "docs" / "BENCHMARKS.md").read_text(encoding="utf-8")
-    assert 0 < text.find("<!-- bench:begin -->") < text.find("<!-- bench:end -->")
+    found = re.findall(r"^<!-- (\w+:\w+) -->$", text, re.MULTILINE)
+    assert found == [f"{name}:{end}" for name in ("bench", "memory", "fleet") for end in ("begin", "end")]
 
 
 def test_a_small_fleet_is_measured() -> None:
@@ -127,11 +129,6 @@ def test_a_small_fleet_is_measured() -> None:
     assert rows["simulated agents"] == "5"
     assert rows["memory per agent (PSS)"].endswith(" MB")
     assert "left behind" not in done.stderr
-
-
-def test_the_page_of_the_fleet_has_its_markers() -> None:
-    text = (ROOT / "docs" / "SCALE.md").read_text(encoding="utf-8")
-    assert 0 < text.find("<!-- fleet:begin -->") < text.find("<!-- fleet:end -->")
 
 
 LOCOMO = [

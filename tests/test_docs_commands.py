@@ -72,7 +72,6 @@ PREPARATION = {
     "RULES.md": ("relay trust hooks.json", ALICE),
     "PATTERNS.md": (ALICE,),
     "REPLAY.md": (ALICE,),
-    "USAGE.md": (ALICE,),
 }
 """Commands that a page assumes to have run before it, besides what `shell` sets up."""
 

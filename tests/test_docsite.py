@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from docsite import manual
+from docsite import events, json_keys, manual
 from docsite.command_line import EXIT_CODES, Command, error_codes, groups, paragraphs
-from docsite.extension import GENERATED, filled_in, loads_from_elsewhere
+from docsite.extension import filled_in, loads_from_elsewhere
+from docsite.generated import GENERATED, PAGES, names, rewritten
 from docsite.man_page import man_page
 from relay.cli.main import COMMANDS, parser_of
 from support import Relay
@@ -86,11 +88,59 @@ def test_documented_exit_codes_are_accurate(relay: Relay) -> None:
 
 
 def test_markers_are_replaced_and_unknown_ones_refused() -> None:
-    for name in GENERATED:
-        assert f"<!-- generated: {name} -->" in (PAGE.parent / "MANUAL.md").read_text()
+    found = [name for path in PAGES.glob("*.md") for name in names(path.read_text(encoding="utf-8"))]
+    assert len(found) == len(set(found)) and {"commands", "exit codes", "json", "settings", "events"} <= {*found} <= {*GENERATED}
     assert "| 127 |" in filled_in("<!-- generated: exit codes -->")
     with pytest.raises(KeyError):
         filled_in("<!-- generated: nothing -->")
+
+
+def test_generated_texts_in_pages_are_up_to_date(subtests: pytest.Subtests) -> None:
+    for path in PAGES.glob("*.md"):
+        with subtests.test(path.name):
+            text = path.read_text(encoding="utf-8")
+            assert text == rewritten(text), "run `make man`"
+
+
+def test_a_text_between_markers_is_rewritten_and_kept_by_the_site() -> None:
+    page = "a\n<!-- generated: exit codes -->\nold\n<!-- end -->\n<!-- generated: nothing -->\nz\n"
+    new = rewritten(page)
+    assert new == rewritten(new) and "| 127 |" in new and "old" not in new
+    assert new.startswith("a\n<!-- generated: exit codes -->\n\n| code |")
+    assert new.endswith("|\n\n<!-- end -->\n<!-- generated: nothing -->\nz\n")
+    assert filled_in(page.replace("nothing", "events")).startswith(page.partition("<!-- end -->")[0])
+    with pytest.raises(KeyError):
+        rewritten("<!-- generated: nothing -->\n<!-- end -->\n")
+
+
+@dataclass
+class Half:
+    """Its second field has no line, and `ours` is none of its fields.
+
+    first, ours: the meaning; None for
+                 nothing.
+    """
+
+    first: int
+    second: int
+
+
+def test_the_keys_of_a_dataclass_come_from_its_docstring() -> None:
+    @dataclass
+    class Whole(Half):
+        __doc__ = f"{Half.__doc__}\n    second: another.\n"
+
+    assert json_keys.of(Whole, "a.", without=("second",), names={"first": "1st"}) == {
+        "a.1st": "the meaning; `null` for nothing"
+    }
+    with pytest.raises(ValueError, match="the docstring of Half has no line for second"):
+        json_keys.of(Half)
+
+
+def test_the_table_of_events_has_fields_and_docstrings() -> None:
+    rows = events.table().splitlines()
+    assert "| `session_end` | `reason` | The session is about to end." in rows[-1]
+    assert any(row.startswith("| `session_start` | | The agent is ready") for row in rows)
 
 
 @pytest.mark.parametrize(

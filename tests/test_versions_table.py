@@ -10,7 +10,7 @@ from real_agents.install import PINNED
 from real_agents.versions_table import BEGIN, END, HEAD, RECEIVED, RECEIVED_HEAD, with_rows
 from relay import data
 
-NATIVE = Path(__file__).parent.parent / "docs" / "NATIVE.md"
+PAGE = Path(__file__).parent.parent / "docs" / "AGENTS.md"
 OLD = "| claude | 1.0 | 9 of 9 |  | 2026-01-01 |\n"
 
 
@@ -26,7 +26,7 @@ def test_a_run_replaces_its_row_and_keeps_those_of_other_versions() -> None:
 
 
 def test_the_docs_have_the_tables() -> None:
-    text = NATIVE.read_text(encoding="utf-8")
+    text = PAGE.read_text(encoding="utf-8")
     assert with_rows(text, {}) == text
     assert with_rows(text, {}, RECEIVED, RECEIVED_HEAD) == text
 
@@ -34,7 +34,7 @@ def test_the_docs_have_the_tables() -> None:
 def test_pattern_files_name_the_versions_that_passed() -> None:
     """Those that relay was built with, and those of table rows without failures."""
     passed = {(name, package.version) for name, package in PINNED.items()}
-    for line in NATIVE.read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0].splitlines():
+    for line in PAGE.read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0].splitlines():
         _, agent, version, _, failed, *_ = [cell.strip() for cell in line.split("|")] if line else [""] * 6
         if agent in PINNED and not failed:
             passed.add((agent, version))

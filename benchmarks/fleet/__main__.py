@@ -1,7 +1,7 @@
 """Measure how relay scales: fleets of 10 to 500 simulated agents, 60 real sessions, and a soak.
 
-Prints the tables and writes them into docs/SCALE.md, which explains the figures. Everything runs in temporary
-homes, is bounded in time, and leaves no process behind.
+Prints the tables and writes them into docs/BENCHMARKS.md, which explains the figures. Everything runs in
+temporary homes, is bounded in time, and leaves no process behind.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from benchmarks.fleet.phases import Fleet, Phase
 from benchmarks.fleet.sessions import Sessions
 
 ROOT = Path(__file__).parent.parent.parent
-PAGE = ROOT / "docs" / "SCALE.md"
+PAGE = ROOT / "docs" / "BENCHMARKS.md"
 SIZES, QUICK_SIZES = (10, 50, 100, 250, 500), (10, 50)
 SESSIONS, QUICK_SESSIONS = 60, 5
 ROUNDS = 20  # each session talks to this many others

@@ -41,7 +41,7 @@ AGAIN = 10.0
 """Seconds for a session to take an event that is guarded, or that another session ended over."""
 
 ANSWER = 90.0
-"""Seconds for the session's answer after that: a rule may run for a minute (docs/NATIVE.md)."""
+"""Seconds for the session's answer after that: a rule may run for a minute (docs/AGENTS.md)."""
 
 LONGEST = AGAIN + ANSWER
 """Maximum seconds to wait for sessions, regardless of how many have ended over the event."""

@@ -77,7 +77,7 @@ REPLIES: Mapping[NativeName, Parts] = MappingProxyType(
         NativeName.COMPACT: frozenset({"deny"}),
     }
 )
-"""The parts that most agents accept, and programs that follow docs/NATIVE.md."""
+"""The parts that most agents accept, and programs that follow docs/AGENTS.md."""
 
 
 def refusal(reply: Reply, carried: Parts) -> str | None:

@@ -13,8 +13,11 @@ _WEEK, _DAY, _HOUR = 7 * 24 * 60, 24 * 60, 60  # minutes
 class LimitWindow:
     """One limit.
 
-    window_minutes: the length of its window, which identifies the limit; None: unknown.
-    resets_at:      when it starts again, in seconds since the epoch; None: unknown.
+    docs/JSON.md shows these lines (`make man`). Times are in seconds since the epoch.
+
+    used_percent:   how much of it is used.
+    window_minutes: the length of its window, which identifies the limit; None if unknown.
+    resets_at:      when it starts again; None if unknown.
     """
 
     used_percent: float

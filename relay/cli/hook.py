@@ -2,7 +2,7 @@
 
 `relay hook pretooluse` observes and prints nothing; `relay hook decide EVENT` prints the session's answer,
 such as a refusal or a waiting message.  The event is the JSON on standard input, in the agent's own format
-(docs/NATIVE.md).  `relay wrap` sets this up for every agent that has hooks.
+(docs/AGENTS.md).  `relay wrap` sets this up for every agent that has hooks.
 
 The exit code is 0, or 1 for a wrong command line; agents read a hook's 2 as a refusal. The command never
 makes an agent wait for a session that has gone.

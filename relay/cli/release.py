@@ -7,7 +7,7 @@ input: the agents may send as many again before relay holds them. `relay drop` d
 
 relay holds an agent that exceeds a limit of its supervision or repeats itself, and gives it nothing until
 you prompt or release it. relay holds an account when its limit is reached or nobody is logged in; until then
-its agents are not nudged or restarted (docs/SUPERVISION.md).
+its agents are not nudged or restarted (docs/FLEET.md).
 
 Inside an agent, `relay release NAME` stops the agent NAME, which it has started with `relay spawn`.
 

@@ -4,7 +4,7 @@
 It does not start the agents now. Each fleet file has its own unit, and must be trusted. Agents that you
 stopped with `relay stop` or `relay down` stay stopped. The unit keeps the PATH of the shell that installs it:
 install it again when your PATH changes or relay moves. `remove` removes the unit, but leaves the agents
-alone. `status` lists the units, and shows whether they start before you log in (docs/SERVICE.md).
+alone. `status` lists the units, and shows whether they start before you log in (docs/FLEET.md).
 
   relay service install
   relay service status

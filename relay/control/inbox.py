@@ -21,12 +21,14 @@ from relay.text import count, listed, one_line
 class Item:
     """One thing that waits for the user.
 
-    kind:  question, failed, escalation, unresponsive, held, message or configuration.
-    name:  the agent, or the sender of the messages.
-    since: in seconds since the epoch; None: unknown.
+    docs/JSON.md shows these lines (`make man`). Times are in seconds since the epoch.
+
+    kind:  `question`, `failed`, `escalation`, `unresponsive`, `held`, `message` or `configuration`.
+    name, team: the agent, or the sender of the messages; several agents for a mistake in their configuration.
+    since: since when it waits; None if unknown.
     text:  what it is about.
     next:  the command that deals with it.
-    id:    of the message; "" for all else.
+    id:    the id of the message; empty for all else.
     """
 
     kind: str

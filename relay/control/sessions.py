@@ -79,20 +79,36 @@ _AT_ONCE = 64  # sessions asked at the same time
 class SessionInfo:
     """A session as it describes itself or, if it does not answer, as its claim describes it.
 
-    pid, agent_pid, terminal_pid: process ids of the session, the agent and the shim; None: unknown.
-    since:          when it entered `state`, in seconds since the epoch; None: unknown.
-    bus:            "connected", "connecting", or why it is not connected; empty: unknown.
-    restarts:       how often the agent was restarted under its name; None: unknown.
-    held, waiting:  how many of its messages are held, and how many are stored for it; None: unknown.
-    tokens, cost:   used by this run of the agent, the cost in US dollars; None: unknown.
-    viewers:        how many terminals view it (`relay attach --view`); None: unknown.
-    exit_code, reason, next_try, wanted, parent: as in relay.supervision.records.AgentRecord.
-    session_id:     the agent's own id of its conversation; None: unknown.
-    escalation:     what its supervision needs the user for, as long as the user has not reacted; "": nothing.
-    account_hold:   why its account is held, in words (relay.supervision.accounts); "" if it is not.
+    docs/JSON.md shows these lines (`make man`). Times are in seconds since the epoch.
+    None: unknown, or it does not apply.
+
+    name, team:     the agent.
+    id:             this run of the session.
+    agent:          the profile, such as `claude`; `generic` for an unknown program.
+    pid:            the session process.
+    agent_pid:      the agent's process (PID in the table).
+    terminal_pid:   the shim, which owns the agent's terminal.
+    state:          `starting`, `working`, `ready`, `prompting`, ...; `relay ps --help` has all.
+    prompt:         the kind of question, if it asks one: `permission`, `plan_approval`, `question`, `other`.
+    since:          when the state began.
+    cwd:            the folder in which it was started.
+    socket:         where the session listens.
+    bus:            `connected`, `connecting`, or why it is not connected; empty if unknown.
+    held, waiting:  the number of its messages that are held, and of those that wait for it.
+    restarts:       how often it was restarted under its name.
+    viewers:        how many terminals view it (`relay attach --view`).
+    tokens, cost:   used by this run; the cost is in US dollars.
+    exit_code:      the exit code of its last process.
+    reason:         why it is in its state, or how it ended.
+    next_try:       when it restarts by itself.
+    wanted:         `up`, or the state that the user wants instead.
+    session_id:     the agent's own id of the conversation.
+    question:       what it asks, in one line, without secrets; empty for nothing.
+    last_line:      the last line that it said, without secrets; empty if unknown.
+    account_hold:   why its account is held; empty if it is not.
+    escalation:     what its supervision needs you for, until you react; empty for nothing.
+    parent:         the agent that started it; empty for none.
     apart:          as in relay.control.name_claim.Claim; known only from the claim.
-    question:       what it asks, in one line, without secrets; "": nothing, or unknown.
-    last_line:      what its agent said last, without secrets; "": nothing, or unknown.
     """
 
     name: str

@@ -32,18 +32,27 @@ MAX_TEXT = 64 * 1024
 class Entry:
     """One injection and its result.
 
-    time:     of the result, in seconds since the epoch; asked: of the request, 0 if unknown.
-    session, name, team: of the agent.
-    id:       of the injection; for a message, the message's id.
-    kind:     message, hook, closing, notice, task or nudge (relay.injection.injection).
+    docs/JSON.md shows these lines (`make man`). Times are in seconds since the epoch. route, result, detail
+    and verified are those of relay.injection.injection.Outcome.
+
+    id:       the injection; for a message, the message's id.
+    kind:     `message`, `hook`, `closing`, `notice`, `task` or `nudge`.
     source:   the sender of a message, or the handler or rule.
-    hook_event, place: of a hook: the event, and the file and line of a rule.
-    channel:  of a message.
-    injection_size: bytes of UTF-8. tokens: approximate count.
-    injection_role, delivered_role: the intended role and the actual one.
-    route, result, detail, verified: relay.injection.injection.Outcome.
-    over_budget: this text made the hooks exceed injection_budget in this turn.
-    text:     its text; None if not shown.
+    time:     when it was decided.
+    asked:    when the text was requested; 0 if unknown.
+    session, name, team: the agent, and its session.
+    hook_event: only of a hook: its event.
+    place:    only of a rule: its file and line.
+    channel:  only of a message that was sent to a channel.
+    injection_size: bytes of UTF-8.
+    tokens:   their approximate number.
+    injection_role, delivered_role: only if known: the role requested, and the role delivered, such as `user`
+              or `system`.
+    route:    only if known: `typed` or `native`.
+    result:   only if known: the outcome.
+    detail, verified: only if known: why, and how relay knows.
+    over_budget: whether this text made the hooks exceed `injection_budget` in this turn.
+    text:     only if it is shown: the injected text, as far as it is kept.
     """
 
     id: str

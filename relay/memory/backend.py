@@ -15,9 +15,12 @@ from relay.errors import MemoryStoreError
 class Memory:
     """One text that an agent asked relay to remember.
 
+    docs/JSON.md shows these lines (`make man`). Compare agent and team by `relay.names.key`.
+
     id:       short, unique in its backend, lower-case letters and digits.
-    agent:    who saved it; team: the agent's team. Compare both by `relay.names.key`.
-    shared:   the whole team sees it; otherwise only its agent does.
+    text:     the memory.
+    agent, team: the agent that saved it.
+    shared:   whether the whole team sees it; otherwise only its agent does.
     time:     when it was saved, in seconds since the epoch.
     metadata: what else its agent recorded; anything that JSON can hold.
     """

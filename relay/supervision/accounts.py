@@ -29,9 +29,15 @@ _LONGEST = 120  # bytes of the account's name in the file name; hash and suffix 
 class AccountHold:
     """The reason why an account is held.
 
-    cls:    the class of the failure (relay.supervision.restart.words). reason: the agent's own words.
-    by:     the agent that noticed it. at: when, in seconds since the epoch.
-    until:  when it expires, in seconds since the epoch; None: when a turn succeeds, or the user releases it.
+    docs/JSON.md shows these lines (`make man`). Times are in seconds since the epoch;
+    relay.supervision.restart.words has the classes in words.
+
+    account: the account.
+    cls:    the class of the failure, such as `usage_limit`.
+    reason: the agent's own words.
+    by:     the agent that reported it.
+    at:     when it was reported.
+    until:  when it ends by itself; None for when a turn succeeds, or you release it.
     """
 
     account: str

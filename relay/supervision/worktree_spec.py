@@ -10,7 +10,7 @@ Cleanup = Literal["never", "merged"]
 
 @dataclass(frozen=True, slots=True)
 class WorktreeSpec:
-    """The worktree of an agent, as defined by its table in the fleet file (docs/WORKTREES.md).
+    """The worktree of an agent, as defined by its table in the fleet file (docs/FLEET.md).
 
     path:    its location, relative to the repository's main worktree, or to that of the outermost repository
              around a submodule. `{repo}` and `{agent}` are replaced, as in `branch`; so is `{branch}`, with

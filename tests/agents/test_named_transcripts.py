@@ -47,13 +47,13 @@ def reader_of(path: Path, kind: str, *, since: str = LONG_AGO, **options: Any) -
     return reader
 
 
-PAGE = (Path(__file__).parents[2] / "docs" / "NATIVE.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "AGENTS.md").read_text()
 
 
 @pytest.mark.parametrize(("name", "flag"), [("gemini", "--session-id"), ("aider", aider.FLAG)])
 def test_the_page_lists_each_record_with_its_version_and_flag(name: str, flag: str) -> None:
-    """docs/NATIVE.md has a row for each."""
-    rows = PAGE.partition("### Records without hooks\n")[2].partition("\n\n###")[0].splitlines()
+    """docs/AGENTS.md has a row for each."""
+    rows = PAGE.partition("## Records without hooks\n")[2].partition("\n\n##")[0].splitlines()
     (row,) = [row for row in rows if row.lower().startswith(f"| {name}")]
     assert f" {PINNED[name].version}" in row.split("|")[1]
     assert f"`{flag}`" in row.split("|")[3]

@@ -19,7 +19,7 @@ CAPTURED = sorted(PAYLOADS.glob("*/*.json"))
 
 
 def test_payloads_of_real_agents_are_parsed(subtests: pytest.Subtests) -> None:
-    """R99: the payloads were captured from the CLI versions listed in docs/NATIVE.md."""
+    """R99: the payloads were captured from the CLI versions listed in docs/AGENTS.md."""
     for path in CAPTURED:
         with subtests.test(f"{path.parent.name}-{path.stem}"):
             agent, event = path.parent.name, path.stem.split("-")[0]

@@ -1,14 +1,15 @@
-"""docs/JSON.md documents every key that a command prints with `--json`, and no other."""
+"""docs/JSON.md documents every key that a command prints with `--json`, and no other.
+
+docsite.json_keys has its tables; tests/test_docsite.py tests that the page has them.
+"""
 
 from __future__ import annotations
 
 import json
-import re
 import shlex
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from cli.test_command_line_rules import parsers
 from cli.test_inspect import cast
 from cli.test_service import Systemd
 from cli.test_usage_command import log
+from docsite.json_keys import OUTPUTS
 from relay import data
 from relay.agents.rate_limits import LimitWindow, RateLimits
 from relay.agents.usage import Spent, Tokens
@@ -27,7 +29,6 @@ from relay.supervision.accounts import AccountHold, Accounts
 from session.fake_agent import FakeAgent, ps
 from support import Relay, wait_until
 
-PAGE = (Path(__file__).parents[2] / "docs" / "JSON.md").read_text("utf-8")
 SOMETIMES = "only "
 """The beginning of the description of a key that is not always present."""
 
@@ -36,18 +37,15 @@ RELAY = shlex.join([sys.executable, "-m", "relay"])
 
 
 def documented() -> dict[str, dict[str, str]]:
-    """Return the description of each key on the page, by command: `ps`, `replay NAME --events`, ...
+    """Return the meaning of each key, by command: `ps`, `replay NAME --events`, ...
 
     A nested key follows its parent's key and a dot; `*` is any key.
     """
-    found: dict[str, dict[str, str]] = {}
-    for heading, text in re.findall(r"^## (relay .*?)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL):
-        keys: dict[str, str] = {}
-        for names, description in re.findall(r"^\| (`.*?) \| (.*) \|$", text, re.MULTILINE):
-            keys |= dict.fromkeys(re.findall(r"`([^`]+)`", names), description)
-        for command in heading.split(", "):
-            found[command.removeprefix("relay ")] = keys
-    return found
+    return {
+        command: {name: meaning for names, meaning in output.rows().items() for name in names}
+        for output in OUTPUTS
+        for command in output.commands
+    }
 
 
 def keys_of(value: Any, prefix: str = "") -> Iterator[str]:

@@ -125,7 +125,7 @@ WORD = st.one_of(
     ),
 )
 # The same wide character at the end of a row and the start of the next one is ambiguous: opencode hides
-# the next one after it. relay passes such a directive over (docs/NATIVE.md).
+# the next one after it. relay passes such a directive over (docs/AGENTS.md).
 SAID = st.lists(WORD, min_size=1, max_size=40).map(" ".join).filter(lambda text: "👍 👍" not in text)
 OTHER = st.one_of(
     *(SAID, st.just(RULE), SAID.map("- {}".format), SAID.map("## {}".format)),

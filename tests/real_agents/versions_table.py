@@ -1,6 +1,7 @@
-"""Update the tables of tested agents in docs/NATIVE.md.
+"""Update the tables of tested agents in docs/AGENTS.md.
 
-Versions: a row for each run of all tests. Received: how many directives of a long reply arrived, by source.
+Versions: a row for each run of all tests. Received: how many directives of a long reply the screen alone
+showed. From an agent's own record, all of them must arrive, so those have no row.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ import pytest
 from real_agents.install import PACKAGES
 
 BEGIN, END = "<!-- versions:begin -->", "<!-- versions:end -->"
-HEAD = "| agent | version | passed | failed | tested on |\n| --- | --- | --- | --- | --- |\n"
+HEAD = "| agent | version | passed | failed | tested on |\n|---|---|---|---|---|\n"
 RECEIVED = "<!-- heard:begin -->", "<!-- heard:end -->"
 RECEIVED_HEAD = (
-    "| agent | version, source | heard once | missed | heard, though none |\n" + HEAD.splitlines()[1] + "\n"
+    "| agent | version | heard once | missed | heard, though none |\n" + HEAD.splitlines()[1] + "\n"
 )
 _AGENT = re.compile(r"\[([a-z]+)")
 
@@ -37,8 +38,9 @@ class VersionsTable:
             return
         self._outcomes[found[1]][report.nodeid] = report.outcome
         for _, cells in (each for each in report.user_properties if each[0] == "received"):
-            source = f"{PACKAGES[found[1]].version}, {cells[0]}"
-            self._received[found[1], source] = f"| {' | '.join((found[1], source, *cells[1:]))} |\n"
+            if cells[0] == "its screen":
+                version = PACKAGES[found[1]].version
+                self._received[found[1], version] = f"| {' | '.join((found[1], version, *cells[1:]))} |\n"
 
     def pytest_sessionfinish(self) -> None:
         today = datetime.datetime.now(datetime.UTC).date().isoformat()

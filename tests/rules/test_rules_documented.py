@@ -66,8 +66,8 @@ def test_the_table_has_every_event_and_every_agent_with_a_bridge() -> None:
     assert list(table())[: len(EVENTS)] == list(EVENTS)
 
 
-def test_the_page_on_the_bridge_lists_each_agent() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "NATIVE.md").read_text(encoding="utf-8")
+def test_the_page_on_agents_lists_each_with_a_bridge() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "AGENTS.md").read_text(encoding="utf-8")
     section = page.partition("## Agent by agent")[2].partition("\n\n")[2].partition("\n\n")[0]
     agents = [line.strip("| ").partition("|")[0].strip() for line in section.splitlines()[2:]]
     assert sorted(re.sub(r"( [\d.]+,?)+$", "", agent) for agent in agents) == sorted(AGENTS.values())

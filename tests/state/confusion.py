@@ -86,22 +86,19 @@ def cases() -> list[Case]:
 
 
 def table(found: list[Case]) -> str:
-    """Return the table of docs/AGENTS.md: rows are agents and their states, columns relay's verdict."""
-    lines = ["| agent | was | seen | " + " | ".join(f"said {state}" for state in STATES) + " |"]
-    lines.append("|---|---|" + "---:|" * (len(STATES) + 1))
+    """Return the table of docs/AGENTS.md: the recognised screens of each state, and the mistakes."""
+    lines = [f"| agent | {' | '.join(STATES)} | mistaken |", "|---|" + "---:|" * len(STATES) + "---|"]
     agents = sorted({case.agent for case in found})
     for agent in [*agents, "all"]:
+        these = [case for case in found if agent in (case.agent, "all")]
+        cells: list[str] = []
+        mistaken: list[str] = []
         for state in STATES:
-            verdicts = Counter(
-                str(case.verdict.state)
-                for case in found
-                if agent in (case.agent, "all") and case.state == state
-            )
-            if not verdicts:
-                continue
-            assert set(verdicts) <= set(STATES), verdicts
-            cells = [f"**{verdicts[one]}**" if one == state else str(verdicts[one] or "") for one in STATES]
-            lines.append(f"| {agent} | {state} | {verdicts.total()} | " + " | ".join(cells) + " |")
+            verdicts = Counter(str(case.verdict.state) for case in these if case.state == state)
+            right, total = verdicts.pop(state, 0), sum(case.state == state for case in these)
+            cells.append(str(total or "") if right == total else f"{right} of {total}")
+            mistaken += [f"{number} {state} for {said}" for said, number in sorted(verdicts.items())]
+        lines.append(f"| {' | '.join([agent, *cells, ', '.join(mistaken)])} |")
     return "\n".join(lines)
 
 

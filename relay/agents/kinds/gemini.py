@@ -1,7 +1,7 @@
 """Gemini CLI: a file of system defaults with hooks for one run, or its session's name.
 
 It reads such a file only if nobody but root could have written it (0.61.0), and complains on its screen about
-any other.  It has no other place for the hooks of one run (docs/NATIVE.md), so only root's agents have a
+any other.  It has no other place for the hooks of one run (docs/AGENTS.md), so only root's agents have a
 bridge.  The words of other users' agents are in the transcripts of a session whose id we choose.
 
 Its transcripts, ~/.gemini/tmp/PROJECT/chats/session-TIME-ID.jsonl, get a line as soon as a message has ended,

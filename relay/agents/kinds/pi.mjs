@@ -1,6 +1,6 @@
 // relay's extension for pi, for one run of it (relay.agents.kinds.pi names it on the command line).
 //
-//     pi's events ──→ the hooks of docs/NATIVE.md ──→ their replies, in pi's terms
+//     pi's events ──→ the hooks of docs/AGENTS.md ──→ their replies, in pi's terms
 //     message_end ──→ the transcript: each text that the model has completed, and the tokens of each answer
 //
 // pi makes another instance for each of its sessions: /new, /resume, /fork and /reload end this one. Text that the

@@ -1,0 +1,550 @@
+"""What commands print with `--json`: the sections of docs/JSON.md.
+
+The keys of an object that is a dataclass come from its docstring (`of`). Those of an object that a command
+puts together are here. tests/cli/test_json_documented.py compares all of them with what the commands print.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from relay.agents.rate_limits import LimitWindow
+from relay.control.inbox import Item
+from relay.control.sessions import SessionInfo
+from relay.injection.audit_log import Entry
+from relay.memory.backend import Memory
+from relay.message import Message
+from relay.supervision.accounts import AccountHold
+
+_LINE = re.compile(r"^(\w+(?:, \w+)*): +(.+?)\.?$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What some commands print.
+
+    commands: without `relay`: "ps", "replay NAME --events".
+    shape:    a sentence or two above the table; empty for a single object.
+    keys:     the meanings, each by one key or several ("name, team"). A nested key follows its parent's key
+              and a dot; `*` is any key. A meaning begins with "only" if the key is not always present.
+    """
+
+    commands: tuple[str, ...]
+    shape: str
+    keys: Mapping[str, str]
+
+    def rows(self) -> dict[tuple[str, ...], str]:
+        """Return the meanings by their keys."""
+        return {tuple(names.split(", ")): meaning for names, meaning in self.keys.items()}
+
+
+def page() -> str:
+    """Return the sections in Markdown."""
+    return "\n\n".join(map(_section, OUTPUTS))
+
+
+def _section(output: Output) -> str:
+    parts = [f"## {', '.join(f'relay {command}' for command in output.commands)}"]
+    if output.shape:
+        parts.append(output.shape)
+    rows = [
+        f"| {', '.join(f'`{name}`' for name in names)} | {meaning} |"
+        for names, meaning in output.rows().items()
+    ]
+    return "\n\n".join([*parts, "\n".join(["| key | |", "|---|---|", *rows])])
+
+
+def of(
+    kind: type[Any], below: str = "", *, without: tuple[str, ...] = (), names: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Return the keys of a dataclass, from the lines `FIELD, FIELD: MEANING.` of its docstring.
+
+    below: goes before each key, such as "holds.". without: fields that are not printed.
+    names: keys that differ from their fields. Raise ValueError for a field without a line.
+    """
+    renamed = {} if names is None else names
+    text = re.sub(r"\n +", " ", inspect.getdoc(kind) or "")  # joins continued lines
+    known = {field.name for field in fields(kind)}
+    found: dict[str, str] = {}
+    documented: set[str] = set()
+    for line in _LINE.finditer(text):
+        given = [name for name in line[1].split(", ") if name in known]
+        documented.update(given)
+        keys = [f"{below}{renamed.get(name, name)}" for name in given if name not in without]
+        if keys:
+            found[", ".join(keys)] = line[2].replace("None", "`null`")
+    if missing := known - documented:
+        raise ValueError(f"the docstring of {kind.__name__} has no line for {', '.join(sorted(missing))}")
+    return found
+
+
+_USED = {
+    "turns": "the number of turns",
+    "tokens, tokens.*": "tokens: `input`, `output`, `cache_read`, `cache_write`, of that `cache_write_1h`, "
+    "and `total`",
+    "cost": "US dollars; `null` if no price is known",
+    "unpriced_tokens": "tokens whose price is not known",
+    "models, models.*": "by model: an object with the next three",
+    "models.*.tokens, models.*.tokens.*": "as above",
+    "models.*.cost": "as above",
+    "models.*.unpriced_tokens": "as above",
+    "first, last": "the times of the first and the last entry",
+}
+
+
+def _used_by(*parents: str) -> dict[str, str]:
+    return {
+        ", ".join(f"{parent}.{name}" for parent in parents for name in names.split(", ")): meaning
+        for names, meaning in _USED.items()
+    }
+
+
+OUTPUTS = (
+    Output(
+        ("ps", "next"),
+        "`relay ps` prints a list; one object for each agent, with `-a` also for ended ones. `relay next` "
+        "prints the object of the agent that needs you most, or `null`.",
+        of(SessionInfo, without=("socket", "apart"), names={"pid": "session_pid"}),
+    ),
+    Output(
+        ("inbox",),
+        "A list, the most urgent first. `show` prints the message's object, and `done` a list of them, as "
+        "`relay messages` does.",
+        of(Item),
+    ),
+    Output(
+        ("messages", "send", "retry"),
+        "`relay messages` and `relay send` print a list, `relay retry` the object of the message now on its "
+        "way.",
+        {
+            **of(Message, names={"sender": "from"}),
+            "team": "the team of both",
+            "obstacle": "only of `send`: what keeps the message from being typed, if anything",
+            "retried": "only of `retry`: the id of the message that was retried; the same as `id` if it was "
+            "still on its way",
+        },
+    ),
+    Output(
+        ("stop", "restart", "reload", "resume", "forget", "down"),
+        "A list; one object for each agent.",
+        {
+            "name, team": "which agent",
+            "outcome": "`ended`, `killed`, `restarted`, `reloaded`, `resumed`, `forgotten`, `not running` "
+            "or `failed`",
+            "agent_pid": "only with `restarted`: the agent's new process",
+            "resumed": "only with `restarted`: whether it continues its conversation",
+            "session_pid": "only with `reloaded`: the new session process",
+            "error": "only with `failed`: why",
+            "worktree": "only of `down`, for an agent whose worktree is cleaned up: an object with the next "
+            "two",
+            "worktree.path": "only there: its path, even if it was removed",
+            "worktree.kept": "only there: why it is kept; `null` if it was removed, or there was none",
+        },
+    ),
+    Output(
+        ("up",),
+        "A list of actions, in order; an agent may have several.",
+        {
+            "name": "which agent",
+            "action": "`started`, `resumed`, `running`, `changed`, `stopped`, `down`, `scheduled`, `full`, "
+            "`removed`, `done` or `failed`; with `--dry-run` also `start` and `wait`",
+            "text": "the same in words",
+            "code": "only with `failed`, of an agent that ended at once: its exit code",
+        },
+    ),
+    Output(
+        ("spawn", "release NAME"),
+        "For use within an agent. `relay spawn` prints one object, `relay release NAME` a list with one.",
+        {
+            "name, team": "the other agent",
+            "outcome": "`started` or `released`",
+            "text": "only of `spawn`: the same in words",
+        },
+    ),
+    Output(
+        ("release", "drop"),
+        "A list; one object for each message, agent and account.",
+        {
+            "outcome": "`released`, `not held`, `dropped` or `failed`",
+            "id, from, to, was": "only of a message: its id, sender, receiver and previous state",
+            "name, team": "only of an agent",
+            "account": "only of an account",
+            "error": "only with `failed`: why",
+        },
+    ),
+    Output(
+        ("join", "leave"),
+        "",
+        {
+            "name, channel": "the agent and the channel",
+            "member": "whether it is in the channel now",
+            "changed": "whether the command changed this",
+        },
+    ),
+    Output(
+        ("channels",),
+        "A list; one object for each channel.",
+        {"channel, team": "which one", "members": "the names of its members"},
+    ),
+    Output(
+        ("answer",),
+        "",
+        {
+            "id": "the question, as `--question` takes it",
+            "kind": "`permission`, `plan_approval`, `question` or `other`",
+            "lines": "its lines on the screen",
+            "options, options.number, options.text": "the options",
+            "selected": "the number of the option with the cursor",
+            "result": "only if it was answered: `answered`, or `unconfirmed` if the question is still on "
+            "the screen",
+            "option": "only if it was answered: the chosen option; `null` for your own text",
+            "option.number, option.text": "only with an option: which one",
+            "typed": "only if it was answered: the text that relay typed",
+        },
+    ),
+    Output(
+        ("explain",),
+        "With the id of a message in a final state: only `message`.",
+        {
+            "profile": "the profile, such as `claude`",
+            "session_pid, terminal_pid": "the session process, and the shim",
+            "restarts": "how often it has been restarted",
+            "state, reason": "its state, and the reason for it",
+            "prompt": "the kind of question, if it asks one",
+            "rule, lines": "the rule of its profile that decided, empty for none, and the lines that it "
+            "matched",
+            "reader": "how relay reads it: `lines` or `screen`",
+            "version, checked": "its version, and those that the profile was checked with",
+            "session_id, conversation": "the agent's own id of the conversation, and whether it can be "
+            "resumed",
+            "bridge": "the status of its own hooks; empty for none",
+            "record": "only of an agent with its own record: how relay reads it",
+            "rules": "how many rules of hooks.json files are in force; empty for none",
+            "failure": "the error that ended its last turn: an object, or `null`",
+            "failure.class, failure.text": "the class of error, such as `usage_limit`, and its text",
+            "failure.reset_at, failure.source": "when the limit ends; `hook`, `transcript`, `screen` or "
+            "`exit`",
+            "directives": "the progress of its directives: an object of counts",
+            "directives.read, directives.missed": "bytes of output, read and missed",
+            "directives.lines, directives.heard, directives.begun, directives.failed, "
+            "directives.committed": "lines; directives: read, given to handlers, failed there; messages "
+            "committed",
+            "directives.unknown": "begun when a session ended, with an unknown outcome",
+            "directives.passed_over, directives.hidden, directives.diff, directives.joined": "ignored: "
+            "behind a sign, invisible, in a diff, drawn in one line with others",
+            "directives.misspelt": "ignored: nothing handles their namespace, but a similar one",
+            "directives.not_heeded, directives.not_told_apart": "ignored: because of the setting "
+            "`directives`; possibly read before",
+            "held, stored": "its messages that are held, and those stored for it",
+            "waiting, obstacle": "texts waiting to be typed, and what prevents it",
+            "bus": "`connected to ...`, or why not",
+            "viewers": "the number of viewers",
+            "notices": "notices that you have not seen yet",
+            "configuration": "the mistakes in the configuration in force",
+            "tokens, cost, usage": "only of an agent whose usage is known: as in `relay ps`, and in full",
+            "usage.turns, usage.unpriced_tokens, usage.cost": "turns, tokens whose price is not known, US "
+            "dollars",
+            "usage.tokens, usage.tokens.*": "tokens, by kind and in `total`",
+            "usage.models, usage.models.*": "the same by model",
+            "hold, escalation, account_hold": "only if there is one: why it is held, why its supervision "
+            "has escalated, why its account is held",
+            "idle_dropped": "only if there are any: texts of idle handlers that were dropped",
+            "exit_code, next_try, wanted": "only while it has ended and its terminal waits: as in `relay ps`",
+            "message": "only with the id of a message: the message, as in `relay messages`",
+            "message.*": "only there",
+        },
+    ),
+    Output(
+        ("peek",),
+        "",
+        {"columns, rows": "the size of the terminal", "lines": "the text of each row"},
+    ),
+    Output(
+        ("logs",),
+        "One object on each line.",
+        {"time": "when relay read it", "text": "a line that the agent said"},
+    ),
+    Output(
+        ("events",),
+        "One object on each line; each kind of event adds its own keys.",
+        {
+            "time, event": "when, and the event",
+            "session, name": "the session and the agent",
+            "*": "only of some events",
+        },
+    ),
+    Output(
+        ("audit",),
+        "A list; one object for each injection. Keys that do not apply are left out.",
+        {
+            **of(Entry),
+            "message_id, sender": "only of a message: its id and its sender",
+            "hook_name": "only of a hook: its name",
+        },
+    ),
+    Output(
+        ("usage",),
+        "",
+        {
+            "agents, accounts": "the usage of each",
+            "agents.name, agents.team, agents.agent, agents.account": "the agent, its profile and its "
+            "account",
+            "accounts.account": "the account",
+            **_used_by("agents", "accounts"),
+            "limits, limits.account, limits.agent, limits.at": "rate limits: the account, the agent, and "
+            "when they were reported",
+            "limits.windows": "each of its limits",
+            **of(LimitWindow, "limits.windows."),
+            "holds": "the accounts that are held",
+            **of(AccountHold, "holds."),
+            "prices": "the date of the list prices",
+        },
+    ),
+    Output(
+        ("memory save", "memory search", "memory list", "memory export"),
+        "`save` prints one memory, `search` and `list` print a list of them, `export` prints one on each "
+        "line.",
+        {**of(Memory), "metadata.*": "its entries"},
+    ),
+    Output(("memory forget",), "", {"forgotten": "`true`"}),
+    Output(
+        ("memory import",),
+        "",
+        {
+            "imported, known": "how many were added, and how many existed already",
+            "renamed": "how many of those added have a new id, because another memory had theirs, or it was "
+            "not valid",
+            "left": "how many were not imported after one failed; 0 if none failed",
+        },
+    ),
+    Output(
+        ("inspect",),
+        "Times are seconds into the recording.",
+        {
+            "directives, directives.time": "the agent's directives, and when",
+            "directives.namespace, directives.target, directives.body": "`@namespace:target body`",
+            "directives.unclosed": "whether its block was never closed",
+            "states, states.time": "the agent's states, and when each began",
+            "states.state, states.prompt": "the state, and the kind of question",
+            "states.rule, states.lines": "the rule that decided, and the rows that it matched",
+        },
+    ),
+    Output(
+        ("inspect --screen",),
+        "",
+        {
+            "state, prompt": "the state that the screen shows, and the kind of question",
+            "rule, lines": "the rule that decided, and the rows that it matched",
+        },
+    ),
+    Output(
+        ("replay",),
+        "A list; one object for each recording.",
+        {
+            "name, team, session": "the agent, and its session, for `--session`",
+            "began, seconds": "when, and for how long",
+            "bytes, files": "its size and its files",
+            "running": "whether the session is still running",
+            "command": "the agent's command line",
+        },
+    ),
+    Output(
+        ("replay NAME --events",),
+        "One object on each line; entries of the journal also have their own keys.",
+        {
+            "at": "when, in seconds into the recording",
+            "kind, text": "the event",
+            "*": "only of entries of the journal",
+        },
+    ),
+    Output(
+        ("replay NAME --search",),
+        "One object on each line.",
+        {"at, line": "when the screen showed it, in seconds into the recording, and the line"},
+    ),
+    Output(
+        ("replay NAME --screen",),
+        "",
+        {
+            "at": "the time, in seconds into the recording",
+            "columns, rows, lines": "the size of the terminal, and the text of each row",
+        },
+    ),
+    Output(
+        ("agents",),
+        "A list; one object for each profile.",
+        {
+            "name, path": "the profile, and the file it comes from",
+            "program, installed": "the program in PATH, and the version that it prints",
+            "checked": "the versions that the profile was checked with",
+            "commands": "the commands that select it",
+            "reader, inject, fullscreen, hooks": "how relay reads it, whether relay types into it, whether "
+            "it is full-screen, and its hook protocol",
+            "rules": "the rules that detect its state",
+        },
+    ),
+    Output(
+        ("agents update", "agents reset"),
+        "A list; one object for each pattern file.",
+        {
+            "name": "the profile",
+            "outcome": "`taken`, `unchanged`, `refused` (relay would type into an agent that is not ready), "
+            "`not agreed` (review the changes for dialogs; `--yes` accepts them), `tried` (another profile "
+            "that it affects), or `reset`",
+            "changes, dialogs": "only if it was tried: the lines that differ, and the changes for dialogs",
+            "screens": "only if it was tried: the number of recorded screens",
+            "worse": "only if it was tried: the screens on which it is worse",
+            "worse.screen, worse.was, worse.before, worse.after": "only of those: the screen, its true "
+            "state, and the verdicts",
+        },
+    ),
+    Output(
+        ("hooks list",),
+        "",
+        {
+            "rules, rules.id, rules.name": "the rules, in firing order",
+            "rules.event, rules.matcher": "when one runs",
+            "rules.type, rules.what": "`command` or `prompt`, and the start of it",
+            "rules.timeout, rules.async": "seconds, and whether it runs in the background",
+            "rules.file, rules.line, rules.origin, rules.shape": "its file and line, whose file that is, "
+            "and in which form",
+            "rules.enabled": "whether it is enabled",
+            "warnings": "mistakes in the files",
+        },
+    ),
+    Output(
+        ("hooks test",),
+        "Prints JSON even without `--json`.",
+        {
+            "event, outcome": "the event and the result: `allow`, `block`, ...",
+            "matched_rule_count": "how many rules it matched",
+            "warnings": "mistakes in the files",
+            "attachments, attachments.attachment_type, attachments.content, attachments.rule": "only with "
+            "an entry each: the output of rules",
+            "blocking_error, stop_reason": "why it is blocked, and why the turn ends",
+            "additional_contexts, system_message": "texts for the agent, and for the user",
+            "suppress_output": "whether the contexts are hidden from the user",
+            "prevent_continuation": "only of events other than Stop: whether the turn ends",
+            "force_continue, follow_up_message": "only of Stop: whether the agent continues, and with which "
+            "prompt",
+            "action, reason, updated_input": "only of events other than Stop and UserPromptSubmit: the "
+            "decision, and the changed input",
+            "rules, rules.id, rules.name": "the rules that ran",
+            "rules.exit_code, rules.problem, rules.output_preview": "how each ended, and its output",
+            "rules.duration_ms, duration_ms": "milliseconds",
+        },
+    ),
+    Output(
+        ("hooks disable", "hooks enable", "hooks reload"),
+        "A list: with `disable` and `enable` one object for each rule; then, with all three, one for each "
+        "running session.",
+        {
+            "outcome": "`disabled` or `enabled` for a rule; `reloaded` for a session, or `failed`: it keeps "
+            "its old rules",
+            "id, event, rule": "only of a rule: its id, its event and its name",
+            "name, team": "only of a session: its agent",
+            "rules": "only of a session: how many of its rules are enabled",
+            "warnings": "only of `reload`: mistakes in the files",
+            "error": "only with `failed`: why",
+        },
+    ),
+    Output(
+        ("init",),
+        "A list; one object for each file.",
+        {
+            "file": "its path",
+            "outcome": "`written`, or `kept`: it existed already",
+            "agents": "only of a relay.toml that was written: its agents",
+        },
+    ),
+    Output(
+        ("trust",),
+        "A list; one object for each file.",
+        {
+            "file": "its path",
+            "outcome": "`trusted` or `failed`",
+            "sha256": "only with `trusted`: of its content",
+            "notes": "only with `trusted`: notes about it",
+            "error": "only with `failed`: why",
+        },
+    ),
+    Output(
+        ("service status",),
+        "",
+        {
+            "lingering": "whether services start before you log in; `null` if unknown",
+            "services": "the installed services",
+            "services.name, services.file, services.fleet": "its name, its file, and the fleet file",
+            "services.enabled": "whether it is enabled; `null` if unknown",
+            "services.last, services.failed, services.at": "how its last run ended, whether it failed, and "
+            "when, as the service manager reports it",
+            "services.problems": "what will prevent it from starting the agents",
+        },
+    ),
+    Output(
+        ("service install", "service remove"),
+        "",
+        {
+            "name, file, fleet": "its name, its file, and the fleet file",
+            "outcome": "`installed` or `removed`",
+        },
+    ),
+    Output(
+        ("broker status", "broker start"),
+        "",
+        {
+            "running": "whether it is running",
+            "kind": "`embedded`, or the kind of your own broker",
+            "host, port, url": "where it listens",
+            "pid": "its process",
+            "problem": "only of a broker that does not answer: why",
+        },
+    ),
+    Output(("broker stop",), "", {"stopped": "whether one was running"}),
+    Output(
+        ("broker acl",),
+        "",
+        {
+            "kind": "`mosquitto` or `nats`",
+            "users": "the users in the list",
+            "files": "the files that `-o` has written",
+            "text": "without `-o`: the list, without passwords",
+        },
+    ),
+    Output(
+        ("broker credentials export",),
+        "",
+        {"file": "the file with the credentials", "users": "their users"},
+    ),
+    Output(
+        ("broker credentials import",),
+        "A list; one object for each agent.",
+        {"user": "the user of the credentials", "outcome": "`imported`"},
+    ),
+    Output(
+        ("doctor",),
+        "A list; one object for each check.",
+        {"name": "the check", "result": "`ok`, or how bad it is", "detail": "the finding"},
+    ),
+    Output(
+        ("doctor --report",),
+        "",
+        {
+            "versions, versions.*": "of relay, Python and relay's dependencies",
+            "platform, platform.*, terminal, terminal.*": "the platform and the terminal",
+            "agents": "the installed agents",
+            "agents.name, agents.version, agents.checked": "only with an entry each: the profile, the "
+            "version, and whether relay was checked with it",
+            "settings, settings.*": "only with an entry each: settings that differ from their defaults",
+            "checks": "how many checks were made",
+            "findings, findings.name, findings.result, findings.detail": "the checks that did not pass",
+            "problems, problems.time, problems.event": "the last problems in the journal",
+            "problems.about, problems.about.*": "only with an entry each: its details",
+        },
+    ),
+)
+"""All outputs, in the order of the page."""
