@@ -149,7 +149,7 @@ def of_mem0() -> list[Figure]:
     absent = minilm.missing() + [name for name in ("mem0",) if importlib.util.find_spec(name) is None]
     if absent:
         return [Figure(name, "", "", f"not measured: no {', '.join(absent)}")]
-    from relay.memory.mem0_backend import open_mem0
+    from relay_memory.mem0_backend import open_mem0
 
     made = make(RIVAL_NOTES, QUESTIONS)
     with tempfile.TemporaryDirectory(prefix="rb-") as directory, minilm.serving() as url:

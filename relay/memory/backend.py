@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 from relay import names
@@ -121,3 +122,19 @@ class MemoryBackend(Protocol):
 
     def close(self) -> None:
         """Release the backend's resources. Closing twice does no harm."""
+
+
+class BackendPlugin(Protocol):
+    """A kind of backend that a package adds, by an entry point of the group `relay.memory_backends`."""
+
+    def open(self, config: Mapping[str, Any], folder: Path) -> MemoryBackend:
+        """Return a backend with these settings, which may keep its files in `folder`.
+
+        relay's helper process calls it. Raise MemoryStoreError, whose text says what to do next.
+        """
+
+    def environment(self, config: Mapping[str, Any], variables: Mapping[str, str]) -> dict[str, str]:
+        """Return those of `variables` that the backend reads with this `config`.
+
+        Where they differ between sessions, each call gets a backend with its caller's.
+        """

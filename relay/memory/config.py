@@ -14,7 +14,6 @@ from typing import Any
 
 from relay.errors import ConfigError
 from relay.home import Home
-from relay.memory.options import snake
 from relay.names import did_you_mean
 from relay.settings import FILE, find, parse, read
 from relay.toml_lines import TomlLines
@@ -22,19 +21,27 @@ from relay.toml_lines import TomlLines
 TABLE = "memory"
 """The table of relay.toml."""
 
-BACKENDS = ("embedded", "mem0", "qdrant", "custom")
+OWN = ("embedded", "custom")
+"""The backends that need no plug-in (relay.memory.plugins)."""
 
 DEFAULT_TIMEOUT = 10.0
 MAX_TIMEOUT = 600.0
 
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _REFERENCE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+
+
+def snake(key: str) -> str:
+    """Return `key` in snake_case: `collection_name` for `collectionName`, `base_url` for `baseURL`."""
+    return _HUMP.sub("_", key).lower()
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryConfig:
     """The settings of memory in a session.
 
-    backend:       the store: `embedded` (SQLite in relay's own home), `mem0`, `qdrant` or `custom`.
+    backend:       the store: `embedded` (SQLite in relay's own home), `custom`, or an installed one, such as
+                   `mem0` and `qdrant`.
     config:        the backend's own settings; `embedded` has none.
     factory:       for `custom`: makes the backend: a class, a function or "package.module:name".
     timeout:       seconds that the backend may take to answer; `embedded` ignores it.
@@ -52,11 +59,8 @@ class MemoryConfig:
     folder: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
-        if self.backend not in BACKENDS:
-            hint = did_you_mean(str(self.backend), BACKENDS)
-            raise ConfigError(
-                f"memory: there is no backend {self.backend!r}. {hint}The backends are {', '.join(BACKENDS)}."
-            )
+        if self.backend not in OWN:
+            self._check_installed()
         for name in ("auto_save", "prompt_on_end"):
             if not isinstance(getattr(self, name), bool):
                 raise ConfigError(f"memory: {name} is {getattr(self, name)!r}; use True or False.")
@@ -74,6 +78,16 @@ class MemoryConfig:
                 "memory: the embedded backend has no settings. Leave config out, or name another backend."
             )
         self._check_factory()
+
+    def _check_installed(self) -> None:
+        from relay.memory.plugins import installed  # it takes 20 ms, and the embedded store does not need it
+
+        known = ("embedded", *sorted(installed().names), "custom")
+        if self.backend not in known:
+            hint = did_you_mean(str(self.backend), known)
+            raise ConfigError(
+                f"memory: there is no backend {self.backend!r}. {hint}The backends are {', '.join(known)}."
+            )
 
     def _check_factory(self) -> None:
         if self.backend != "custom":

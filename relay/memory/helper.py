@@ -28,8 +28,7 @@ from relay.errors import MemoryStoreError
 from relay.memory.backend import IdTaken, Memory, MemoryBackend, Scope
 from relay.memory.calls import failure, perform, too_late
 from relay.memory.in_process import made
-from relay.memory.mem0_backend import open_mem0
-from relay.memory.qdrant_backend import open_qdrant
+from relay.memory.plugins import plugin
 from relay.memory.remote import START_SECONDS, HelperSpec
 
 MAX_REQUEST = 1 << 20
@@ -171,20 +170,14 @@ def _encoded(value: Any) -> Any:
 
 def opened(spec: HelperSpec) -> MemoryBackend:
     """Return the backend of `spec`. Raise MemoryStoreError if it cannot be opened."""
-    data = Path(spec.data)
     try:
-        match spec.backend:
-            case "custom":
-                return made(_factory(spec), spec.config)
-            case "mem0":
-                return open_mem0(spec.config, data)
-            case "qdrant":
-                return open_qdrant(spec.config, data)
+        if spec.backend == "custom":
+            return made(_factory(spec), spec.config)
+        return plugin(spec.backend).open(spec.config, Path(spec.data))
     except MemoryStoreError:
         raise
     except Exception as error:  # a library may raise anything
         raise MemoryStoreError(failure(spec.backend, error)) from error
-    raise MemoryStoreError(f"unknown memory backend {spec.backend!r} at {data}.")
 
 
 def _factory(spec: HelperSpec) -> Any:

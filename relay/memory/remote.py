@@ -85,8 +85,11 @@ class RemoteBackend(DistantBackend):
             settings = json.dumps(dict(config.config), sort_keys=True)
         except (TypeError, ValueError) as error:
             raise MemoryStoreError(f"the settings of memory's config must be plain data: {error}.") from None
-        from relay.memory import environment  # it imports HTTP clients, which an embedded store does not need
+        read: dict[str, str] = {}  # a custom backend may read any variable; none is passed on
+        if config.backend != "custom":
+            from relay.memory.plugins import plugin  # which the sessions with an embedded store do not need
 
+            read = plugin(config.backend).environment(config.config, os.environ)
         # A session that uses another protocol or another Python has its own helper.
         parts = [
             PROTOCOL,
@@ -107,7 +110,7 @@ class RemoteBackend(DistantBackend):
             str(home.state / "memory"),
             f"{self._base}.sock",
             idle,
-            environment.read_by(config.backend, config.config, os.environ),
+            read,
         )
         self._lock = threading.Lock()  # one call at a time
         self._channel: _Channel | None = None

@@ -13,9 +13,8 @@ from typing import Any
 
 import pytest
 
-from relay.errors import MemoryStoreError, RelayError
+from relay.errors import ConfigError, MemoryStoreError, RelayError
 from relay.home import Home
-from relay.memory import environment
 from relay.memory.backend import Memory, Scope
 from relay.memory.config import MemoryConfig
 from relay.memory.embedded import EmbeddedBackend
@@ -74,6 +73,17 @@ def nothing(config):
 
 def broken(config):
     raise KeyError("url")
+
+
+class plugin:
+    """What a package's entry point names."""
+
+    def open(config, folder):
+        assert folder.is_dir()
+        return Notes(config)
+
+    def environment(config, variables):
+        return {name: value for name, value in variables.items() if name == "NOTES_KEY"}
 '''
 
 Open = Callable[..., MemoryStore]
@@ -91,10 +101,18 @@ def open_remote(home: Home, tmp_path: Path) -> Iterator[Open]:
     opened: list[MemoryStore] = []
 
     def open_remote(
-        agent: str = "Alice", factory: str = "Notes", timeout: float = 30.0, **config: object
+        agent: str = "Alice",
+        factory: str = "Notes",
+        timeout: float = 30.0,
+        plugin: str = "",
+        **config: object,
     ) -> MemoryStore:
         options = {"folder": str(tmp_path), **config}
-        settings = MemoryConfig("custom", options, f"notes_backend:{factory}", timeout, folder=str(tmp_path))
+        if plugin:
+            settings = MemoryConfig(plugin, options, timeout=timeout)
+        else:
+            named = f"notes_backend:{factory}"
+            settings = MemoryConfig("custom", options, named, timeout, folder=str(tmp_path))
         opened.append(MemoryStore(RemoteBackend(settings, home, idle=0.1), "home", agent))
         return opened[-1]
 
@@ -141,20 +159,42 @@ def test_all_sessions_share_one_helper_that_ends_after_them(
     assert len(open_remote().list(None)) == 160
 
 
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Install a package with the backend `notes`, and one with a broken backend."""
+    package = tmp_path / "notes-1.0.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: notes\nVersion: 1.0\n")
+    (package / "entry_points.txt").write_text(
+        "[relay.memory_backends]\nnotes = notes_backend:plugin\nbad = notes_backend:missing\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+
+@pytest.mark.usefixtures("installed")
+def test_an_installed_package_adds_a_backend(open_remote: Open) -> None:
+    store = open_remote(plugin="notes")
+    saved = store.save("hello")
+    assert open_remote(plugin="notes").list() == [saved]
+    with pytest.raises(MemoryStoreError, match=r"the memory backend bad failed: AttributeError: .*missing"):
+        open_remote(plugin="bad")
+    with pytest.raises(
+        ConfigError, match=r"no backend 'note'\. Did you mean notes\?.* bad, mem0, notes, qdrant"
+    ):
+        MemoryConfig("note")
+
+
+@pytest.mark.usefixtures("installed")
 def test_a_helper_uses_the_environment_of_each_caller(
     open_remote: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def read(backend: str, config: object, variables: Mapping[str, str]) -> dict[str, str]:
-        return {name: value for name, value in variables.items() if name == "NOTES_KEY"}
-
-    monkeypatch.setattr(environment, "read_by", read)
-
     def open_with(key: str | None) -> MemoryStore:
         if key is None:
             monkeypatch.delenv("NOTES_KEY")
         else:
             monkeypatch.setenv("NOTES_KEY", key)
-        return open_remote()
+        return open_remote(plugin="notes")
 
     def key(store: MemoryStore) -> str:
         return store.search("which key")[0].text

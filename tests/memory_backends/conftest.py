@@ -23,8 +23,8 @@ import pytest
 
 from memory_backends.embedding_server import EmbeddingServer
 from relay.memory.backend import MemoryBackend
-from relay.memory.mem0_backend import open_mem0
-from relay.memory.qdrant_backend import open_qdrant
+from relay_memory.mem0_backend import open_mem0
+from relay_memory.qdrant_backend import open_qdrant
 from support import wait_until
 
 _OPENERS: dict[str, Callable[..., MemoryBackend]] = {"mem0": open_mem0, "qdrant": open_qdrant}

@@ -23,7 +23,7 @@ from memory_backends.conftest import KINDS, Place, needs
 from memory_backends.embedding_server import EmbeddingServer
 from memory_backends.writer import numbered
 from relay.errors import MemoryStoreError
-from relay.memory import embedder
+from relay_memory import embedder
 
 TESTS = Path(__file__).parent.parent
 

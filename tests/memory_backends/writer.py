@@ -12,8 +12,8 @@ from pathlib import Path
 
 from memory.contract import ALICE
 from relay.memory.backend import Memory
-from relay.memory.mem0_backend import open_mem0
-from relay.memory.qdrant_backend import open_qdrant
+from relay_memory.mem0_backend import open_mem0
+from relay_memory.qdrant_backend import open_qdrant
 
 
 def numbered(number: int) -> Memory:

@@ -8,14 +8,9 @@ from typing import Any
 
 from relay import names
 from relay.errors import ConfigError
+from relay.memory.config import snake
 
-_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-
-
-def snake(key: str) -> str:
-    """Return `key` in snake_case: `collection_name` for `collectionName`, `base_url` for `baseURL`."""
-    return _HUMP.sub("_", key).lower()
 
 
 def camel(key: str) -> str:

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from relay.errors import ConfigError, MemoryStoreError
-from relay.memory.extras import require
-from relay.memory.options import options, positive, without_secrets
 from relay.text import one_line
+from relay_memory.extras import require
+from relay_memory.options import options, positive, without_secrets
 
 MAX_EMBEDDED = 6_000
 """Maximum characters of a text that are embedded; OpenAI refuses texts of more than 8,191 tokens."""

@@ -16,8 +16,9 @@ from urllib.parse import urlsplit
 
 from relay import names
 from relay.errors import ConfigError
-from relay.memory.embedder import DIMENSION_ALIASES, EmbedderSettings, embedder_settings
-from relay.memory.options import camel, options, positive, snake, without_secrets
+from relay.memory.config import snake
+from relay_memory.embedder import DIMENSION_ALIASES, EmbedderSettings, embedder_settings
+from relay_memory.options import camel, options, positive, without_secrets
 
 COLLECTION = "relay_mem0"
 """The default collection, or table, of the vector store."""

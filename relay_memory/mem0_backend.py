@@ -2,7 +2,7 @@
 
 mem0 never rewrites a memory (`infer=False`), keeps no history and sends no telemetry.  It gets a memory's
 text, `user_id` (the team), `agent_id`, and in its metadata `relay`, the whole record
-(relay/memory/record.py), `relay_id` and `relay_scope`.
+(relay_memory/record.py), `relay_id` and `relay_scope`.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from typing import Any
 from relay.errors import ConfigError, MemoryStoreError
 from relay.home import private_directory
 from relay.memory.backend import IdTaken, Memory, Scope
-from relay.memory.embedder import (
+from relay_memory.embedder import (
     EmbedderSettings,
     OllamaEmbedder,
     checked,
     embeddable,
     openai_key,
 )
-from relay.memory.extras import require
-from relay.memory.failures import explained, wrong_dimension
-from relay.memory.mem0_config import Mem0Settings, translate
-from relay.memory.record import decode, encode, storable
+from relay_memory.extras import require
+from relay_memory.failures import explained, wrong_dimension
+from relay_memory.mem0_config import Mem0Settings, translate
+from relay_memory.record import decode, encode, storable
 
 _ALL = 10_000_000
 """Row limit that stands for all rows; mem0 has no other way to ask for them."""

@@ -1,6 +1,6 @@
 """The qdrant backend: memories as points of a Qdrant collection, on a server or in a folder of this process.
 
-A point's payload: `relay`, the whole record (relay/memory/record.py), and `text`, `digest`, `id`, `team`,
+A point's payload: `relay`, the whole record (relay_memory/record.py), and `text`, `digest`, `id`, `team`,
 `agent` and `scope`, by which it is found.
 """
 
@@ -20,12 +20,13 @@ from typing import Any
 from relay.errors import ConfigError, MemoryStoreError
 from relay.home import private_directory
 from relay.memory.backend import IdTaken, Memory, Scope
-from relay.memory.embedder import EmbedderSettings, checked, embedder_settings, open_embedder
-from relay.memory.extras import require
-from relay.memory.failures import explained, wrong_dimension
-from relay.memory.mem0_config import ALIASES, STORES, qdrant_place, vector_store
-from relay.memory.options import options, positive, snake, without_secrets
-from relay.memory.record import decode, encode, storable
+from relay.memory.config import snake
+from relay_memory.embedder import EmbedderSettings, checked, embedder_settings, open_embedder
+from relay_memory.extras import require
+from relay_memory.failures import explained, wrong_dimension
+from relay_memory.mem0_config import ALIASES, STORES, qdrant_place, vector_store
+from relay_memory.options import options, positive, without_secrets
+from relay_memory.record import decode, encode, storable
 
 COLLECTION = "relay_memories"
 """The default collection; not mem0's, whose points look different."""
