@@ -145,7 +145,7 @@ def test_watch_reports_errors_saves_messages_and_asks_for_a_status(load: Load) -
         await runner.fire(Output("ERROR: no such table"), ctx)
         await services.until(lambda: bool(services.sent))
 
-    assert rig.run(errors).sent == [("#errors", "ERROR: no such table")]
+    assert rig.run(errors).messages == [("#errors", "ERROR: no such table")]
     rig.fire(MessageReceived("Bob", "the build is red"))
     assert [memory.text for memory in rig.store.list()] == ["Bob wrote: the build is red"]
     (question,) = texts(rig.fire(Idle(30.0))[0])

@@ -1,9 +1,9 @@
 """Trust a project's relay.config.py, relay.toml or hooks.json, so that relay uses it.
 
 Shows each file and trusts its current content: after any change you have to trust it again. Without FILE,
-trusts the relay.config.py, relay.toml and hooks.json of this folder or the project around it. relay refuses a
-file with mistakes. Trust does not cover modules that a file imports, programs that it starts, or other files
-that it names. A wrapped agent may not trust files.
+trusts the relay.config.py with the handlers/*.py beside it, the relay.toml and the hooks.json of this folder
+or the project around it. relay refuses a file with mistakes. Trust does not cover modules that a file
+imports, programs that it starts, or other files that it names. A wrapped agent may not trust files.
 
   relay trust
   relay trust ./hooks.json
@@ -50,8 +50,10 @@ def _projects(home: Home) -> list[Path]:
     """Return the files of the project around this folder that need trust. Raise ConfigError for none."""
     own = {home.config / name for name in (config_file.FILE, settings.FILE, rule_book.FILE)}  # need no trust
     here = Path.cwd()
-    found = [config_file.find(here), settings.find(here), rule_book.find(here)]
+    found = [config := config_file.find(here), settings.find(here), rule_book.find(here)]
     paths = [path for path in found if path is not None and path not in own]
+    if config in paths:
+        paths += config_file.handler_files(config)
     if not paths:
         raise ConfigError(
             f"there is no {config_file.FILE}, no {settings.FILE} and no {rule_book.FILE} in this folder "

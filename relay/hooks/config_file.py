@@ -1,9 +1,9 @@
-"""The relay.config.py of the user and of the project: find each, read it once, check trust, execute it.
+"""The relay.config.py of the user and of the project, and the handlers/*.py beside each.
 
     find ──→ read ──→ trusted? ──→ load ──→ handlers and memory settings
                          └─ no: a one-line notice; the session starts without that file
 
-The user's own file always applies, and a project's adds to it: no project can switch off the user's guards.
+The user's own files always apply, and a project's add to them: no project can switch off the user's guards.
 
 relay executes exactly the bytes that it hashed. Trust does not cover the modules that the file imports.
 """
@@ -13,10 +13,11 @@ from __future__ import annotations
 import ast
 import contextvars
 import os
+import re
 import shlex
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import wait
 from dataclasses import dataclass, field
 from functools import partial
@@ -36,10 +37,14 @@ from relay.text import one_line
 
 FILE = "relay.config.py"
 
+HANDLERS = "handlers"
+"""The folder beside it whose modules that import relay are read like it."""
+
 LOAD_TIMEOUT = 10.0
 """Seconds that the top level of a file may take; slower work belongs in a handler."""
 
 _MODULE = "relay_config"
+_IMPORTS_RELAY = re.compile(rb"^(?:from|import) relay\b", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +61,7 @@ class ConfigFile:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The files that a session uses, the user's own first.
+    """The files that a session uses, the user's own first; each relay.config.py before its handlers.
 
     untrusted: a notice for each file that may not run. errors: what could not be read. Both by path.
     paths: of all of these, the user's own first.
@@ -86,17 +91,17 @@ def find(directory: Path) -> Path | None:
     return nearest(directory, FILE)
 
 
-def choose(home: Home, directory: Path, explicit: Path | None = None) -> Choice:
-    """Find the user's own file and the project's, read them, and check which may run.
+def choose(home: Home, directory: Path, explicit: Path | None = None, known: Collection[Path] = ()) -> Choice:
+    """Find the user's own files and the project's, read them, and check which may run.
 
-    explicit: the file given with --config, in place of the project's. The user's own file needs no trust;
-    any other does.
+    explicit: the file given with --config, in place of the project's. The user's own files need no trust; all
+    others do. known: handlers that were in force, and count whatever they contain now.
     """
     own = home.config / FILE
     project = explicit.absolute() if explicit else find(directory)
-    paths = [own] if own.is_file() else []
+    paths = [own, *handler_files(own, known)] if own.is_file() else []
     if project is not None and project.resolve() != own.resolve():
-        paths.append(project)
+        paths += [project, *handler_files(project, known)]
     files: list[ConfigFile] = []
     untrusted: dict[Path, str] = {}
     errors: dict[Path, ConfigError] = {}
@@ -106,7 +111,7 @@ def choose(home: Home, directory: Path, explicit: Path | None = None) -> Choice:
         except ConfigError as error:
             errors[path] = error
             continue
-        if path == own or Trust(home).covers(path, file.source):
+        if is_own(path, home) or Trust(home).covers(path, file.source):
             files.append(file)
         else:
             command = f"relay trust {shlex.quote(str(path))}"
@@ -114,6 +119,28 @@ def choose(home: Home, directory: Path, explicit: Path | None = None) -> Choice:
                 f"{path} is not trusted, so it does not run. Read it, run `{command}`, then start again."
             )
     return Choice(tuple(files), untrusted, errors, tuple(paths))
+
+
+def handler_files(config: Path, known: Collection[Path] = ()) -> list[Path]:
+    """Return the modules in handlers/ beside a relay.config.py that import relay; others may be a program's.
+
+    known: as for `choose`.
+    """
+    if config.name != FILE:
+        return []
+    found = []
+    for path in sorted((config.parent / HANDLERS).glob("[!_.]*.py")):
+        try:
+            if path in known or _IMPORTS_RELAY.search(path.read_bytes()):
+                found.append(path)
+        except OSError:
+            found.append(path)  # `read` says why
+    return found
+
+
+def is_own(path: Path, home: Home) -> bool:
+    """Return True if the file is the user's own, which needs no trust."""
+    return path == home.config / FILE or path.parent == home.config / HANDLERS
 
 
 def read(path: Path) -> ConfigFile:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from relay.home import Home
-from relay.hooks.config_file import FILE, ConfigFile
+from relay.hooks.config_file import HANDLERS, ConfigFile, is_own
 from relay.rules.rule_book import RuleSource
 from relay.storage.files import write_private
 
@@ -35,16 +35,13 @@ class ActiveConfig:
 
     def former(self, path: Path, home: Home) -> ConfigFile | None:
         """Return what was in force in place of the file at `path`; a project's may have been further up."""
-        own = home.config / FILE
-        if path == own:
-            return self.configs.get(own)
-        return next((file for file in self.configs.values() if file.path != own), None)
+        place = _place(path, home)
+        return next((file for file in self.configs.values() if _place(file.path, home) == place), None)
 
     def gone(self, found: Collection[Path], home: Home) -> list[str]:
         """Return a notice for each file of which nothing is `found` any more, so that it no longer counts."""
-        own = home.config / FILE
-        places = {path == own for path in found}
-        lost = [path for path in self.configs if (path == own) not in places]
+        places = {_place(path, home) for path in found}
+        lost = [path for path in self.configs if _place(path, home) not in places]
         return [f"{path} is gone; what it had registered is no longer active." for path in lost]
 
     @classmethod
@@ -79,6 +76,11 @@ class ActiveConfig:
             write_private(path, json.dumps(saved))
         except OSError as error:
             _log.warning("what is in force cannot be noted for the next session: %s", error)
+
+
+def _place(path: Path, home: Home) -> tuple[bool, str]:
+    """Return whose file it is, the user's own or the project's, and which of its handlers ("": none)."""
+    return is_own(path, home), path.name if path.parent.name == HANDLERS else ""
 
 
 def _path(home: Home, session: str) -> Path:

@@ -102,7 +102,8 @@ class Setup:
         configs: list[config_file.ConfigFile] = []
         mistakes: list[str] = []
         channels = settings.channels
-        choice = config_file.choose(home, directory, Path(options.config) if options.config else None)
+        named_config = Path(options.config) if options.config else None
+        choice = config_file.choose(home, directory, named_config, before.configs)
         for path in choice.paths:
             loaded, file, why = _load(choice, path, before.former(path, home), registry)
             if why is not None:

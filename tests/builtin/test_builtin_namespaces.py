@@ -11,7 +11,7 @@ from relay.memory.config import MemoryConfig
 def test_relay_sends_a_message_silently_on_success(rig: Rig):
     """R46, R47"""
     outcome, services = rig.say("@relay:Bob Check the tests")
-    assert services.sent == [("Bob", "Check the tests")]
+    assert services.messages == [("Bob", "Check the tests")]
     assert outcome.errors == ()
     assert texts(outcome.results) == []
     assert services.asked_for == ["Bob"]  # not for every agent: that would be expensive in a large team
@@ -21,7 +21,7 @@ def test_relay_sends_a_message_silently_on_success(rig: Rig):
 def test_both_broadcast_directives_reach_everyone(rig: Rig, said):
     """R47, U2: the sender is notified of the recipients."""
     outcome, services = rig.say(said)
-    assert services.sent == [("*", "Status update")]
+    assert services.messages == [("*", "Status update")]
     assert texts(outcome.results) == ["Sent to 2: Bob, Carol."]
     assert [result.wake for result in outcome.results] == [False]
 
@@ -36,7 +36,7 @@ def test_an_unknown_name_is_answered_with_a_suggestion(rig: Rig):
 def test_a_message_to_an_offline_agent_waits_and_the_sender_is_notified(rig: Rig):
     """R47"""
     outcome, services = rig.say("@relay:Carol hello")
-    assert services.sent == [("Carol", "hello")]
+    assert services.messages == [("Carol", "hello")]
     assert texts(outcome.results) == ["Carol is offline. The message waits until Carol is online."]
 
 
@@ -44,7 +44,7 @@ def test_a_broadcast_to_one_agent_is_answered_with_the_right_syntax(rig: Rig):
     """R47"""
     outcome, services = rig.say("@broadcast:Bob hello")
     assert "Write @broadcast:* TEXT, or @relay:Bob TEXT" in outcome.errors[0]
-    assert services.sent == []
+    assert services.messages == []
 
 
 @pytest.mark.parametrize("said", ["@relay:Bob", "@broadcast:*", "@relay:Bob   "])
@@ -52,7 +52,7 @@ def test_an_empty_message_is_not_sent(rig: Rig, said):
     """R47"""
     outcome, services = rig.say(said)
     assert "it needs a text" in outcome.errors[0]
-    assert services.sent == []
+    assert services.messages == []
 
 
 def injected(rig: Rig, said: str) -> str:

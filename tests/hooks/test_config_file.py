@@ -114,6 +114,28 @@ def test_a_file_named_on_the_command_line_still_needs_trust(user_home: Home, tmp
     assert choose(user_home, tmp_path, named).files == ()
 
 
+def test_modules_in_handlers_beside_the_file_are_read_like_it(user_home: Home, tmp_path: Path):
+    own = write(user_home.config / "relay.config.py", "")
+    greet = write(user_home.config / "handlers" / "greet.py")
+    path = write(tmp_path / "relay.config.py", "")
+    second, first = write(tmp_path / "handlers" / "b.py"), write(tmp_path / "handlers" / "a.py")
+    for other in ("_shared.py", "notes.txt"):
+        write(tmp_path / "handlers" / other)
+    write(tmp_path / "handlers" / "views.py", "import relaying\n\ndef view(): ...\n")  # of a web server
+    choice = choose(user_home, tmp_path)
+    assert choice.files == (read(own), read(greet))
+    assert [*choice.untrusted] == [path, first, second]
+    for each in (path, first):
+        Trust(user_home).grant(each, each.read_bytes())
+    choice = choose(user_home, tmp_path)
+    assert choice.paths == (own, greet, path, first, second)
+    assert choice.files == (read(own), read(greet), read(path), read(first))
+    path.unlink()
+    assert choose(user_home, tmp_path).paths == (own, greet)
+    named = write(tmp_path / "named.py")
+    assert choose(user_home, tmp_path, named).paths == (own, greet, named)
+
+
 def test_the_hashed_content_is_what_runs(rig: Rig, user_home: Home, tmp_path: Path):
     path = write(tmp_path / "relay.config.py")
     Trust(user_home).grant(path, path.read_bytes())
@@ -198,6 +220,28 @@ config = RelayConfig(
     assert texts(rig.say("@relay:Bob y")[0].results) == ["mine"]
     assert "Saved" in texts(rig.say("@memory:save y")[0].results)[0]
     assert texts(rig.fire(SessionStart())[0]) == ["one", "two"]
+
+
+def test_a_relay_config_adds_the_handlers_of_installed_packages(
+    rig: Rig, user_home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    module = "from relay import RelayConfig\nconfig = RelayConfig(patterns={'ship': lambda: 'shipped'})\n"
+    write(tmp_path / "site" / "ship_handlers.py", module + "other = 3\n")
+    package = tmp_path / "site" / "ship-1.0.dist-info"
+    write(package / "METADATA", "Metadata-Version: 2.1\nName: ship\nVersion: 1.0\n")
+    points = ("ship = ship_handlers:config", "other = ship_handlers:other", "bad = ship_handlers:missing")
+    write(package / "entry_points.txt", "\n".join(("[relay.handlers]", *points)))
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    for _ in range(2):  # the second session of a process finds the module imported
+        loaded = load(rig, tmp_path, f"{RELAY_CONFIG}config = RelayConfig(plugins=['ship'])\n")
+        assert [each.label for each in loaded.registry.handlers()] == ["@ship"]
+    for name, why in (
+        ("other", "'other' is ship_handlers:other, which is no RelayConfig, but 3."),
+        ("bad", "'bad' (ship_handlers:missing) cannot be loaded: AttributeError: "),
+        ("shop", "no installed package has handlers called 'shop'. Did you mean 'ship'?"),
+    ):
+        with pytest.raises(ConfigError, match=rf"relay\.config\.py:3: plugins: {re.escape(why)}"):
+            load(rig, tmp_path, f"{RELAY_CONFIG}\nconfig = RelayConfig(plugins=[{name!r}])\n")
 
 
 def test_decorators_and_a_relay_config_can_be_combined(rig: Rig, user_home: Home, tmp_path: Path):

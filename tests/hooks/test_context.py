@@ -71,7 +71,7 @@ def test_a_handler_can_send_and_notify(rig: Rig, kind):
         await services.until(lambda: len(services.sent) == 3)
 
     services = rig.run(scene)
-    assert services.sent == [("Bob", "hello"), ("#errors", "one"), ("#errors", "two")]
+    assert services.messages == [("Bob", "hello"), ("#errors", "one"), ("#errors", "two")]
 
 
 def test_a_message_that_cannot_be_sent_is_reported_with_the_handlers_name(rig: Rig):
@@ -146,10 +146,9 @@ def test_a_message_may_have_a_thread_a_priority_and_an_expiry(rig: Rig):
         "priority must be 'urgent', 'normal' or 'low', not 'soon'",
         *("reply_to (the id of a message)", "thread", "expires"),
     ]
-    assert services.options == [
-        {"thread": "work", "reply_to": "id", "priority": "urgent"},
-        {"priority": "low", "ttl": 60.0},
-    ]
+    first, second = services.sent
+    assert (first.thread, first.reply_to, first.priority, first.ttl) == ("work", "id", "urgent", None)
+    assert (second.thread, second.reply_to, second.priority, second.ttl) == (None, None, "low", 60.0)
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
@@ -193,11 +192,11 @@ def test_a_late_injection_reaches_the_session(rig: Rig):
     async def scene(runner, ctx, services):
         results = await runner.fire(SessionStart(), ctx)
         assert texts(results) == ["now"]
-        assert services.injected == []
+        assert services.inserted == []
         go.set()
-        await services.until(lambda: bool(services.injected))
+        await services.until(lambda: bool(services.inserted))
 
-    assert rig.run(scene).injected == [("later", "handler (on session_start)")]
+    assert rig.run(scene).inserted == [("later", "handler (on session_start)")]
 
 
 @pytest.mark.parametrize(

@@ -129,6 +129,29 @@ def test_a_mistake_before_a_reload_leaves_the_last_good_handlers_in_force(relay:
     alice.receives("Shipped v4 to staging.")
 
 
+def test_a_module_in_handlers_is_trusted_kept_and_given_up_like_the_file(relay: Relay) -> None:
+    folder = project(relay, GREETING, trust=True)
+    handlers = folder / "handlers"
+    handlers.mkdir()
+    for name in ("deploy", "ship"):
+        (handlers / f"{name}.py").write_text(DEPLOY.replace("deploy", name).replace("Deployed", name))
+    alice = FakeAgent(relay, "Alice").wrap(cwd=folder)
+    alice.receives("The configuration runs.")
+    alice.notice(f"`relay trust {handlers / 'deploy.py'}`")
+    assert relay("trust", cwd=folder).stdout.count("Trusted ") == 3
+    relay("reload", "Alice")
+    alice.say("@deploy:staging v1")
+    alice.receives("deploy v1 to staging.")
+    (handlers / "deploy.py").write_text("1 / 0\n")
+    (handlers / "ship.py").unlink()
+    assert "deploy.py is not trusted" in relay("reload", "Alice", check=False).stderr
+    alice.notice("ship.py is gone; what it had registered is no longer active.")
+    alice.say("@ship:staging v2")
+    alice.say("@deploy:staging v2")
+    alice.receives("deploy v2 to staging.")
+    assert "ship v2" not in alice.received
+
+
 def test_handlers_that_cannot_be_loaded_now_come_back_with_the_next_session(relay: Relay) -> None:
     folder = project(relay, "import helper\n" + DEPLOY, trust=False)
     (folder / "helper.py").write_text("")
