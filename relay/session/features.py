@@ -23,10 +23,13 @@ from relay.directives.grammar import Grammar
 from relay.directives.hearing import EarlierSessions, Hearing
 from relay.directives.screen_words import ScreenWords
 from relay.errors import RelayError
+from relay.features.account_watch import AccountWatch
 from relay.features.agent_log import AgentLog
 from relay.features.agent_record import AgentRecordWriter
 from relay.features.agent_version import AgentVersion
+from relay.features.alarm import Alarm
 from relay.features.attention import Attention
+from relay.features.bounds import Bounds
 from relay.features.bus_connection import BusConnection
 from relay.features.config_watch import ConfigWatch
 from relay.features.conversation import ConversationTracker
@@ -35,13 +38,20 @@ from relay.features.dialog_answers import DialogAnswers
 from relay.features.directive_log import DirectiveLog
 from relay.features.escalation import Bell, Escalation
 from relay.features.failure_watch import FailureWatch
+from relay.features.first_prompt import FirstPrompt
+from relay.features.gate_runner import GateRunner
 from relay.features.guards import Guards
 from relay.features.handler_runner import HandlerRunner
+from relay.features.holds import Holds
 from relay.features.hook_responder import HookResponder
 from relay.features.idle import IdleWatch
+from relay.features.idle_grace import IdleGrace
 from relay.features.idle_limit import IdleLimit
 from relay.features.injection_audit import InjectionAudit
 from relay.features.injector import Injector
+from relay.features.interrupted_turn import InterruptedTurn
+from relay.features.limit_dialog import LimitDialog
+from relay.features.loop_watch import LoopWatch
 from relay.features.mailbox import Mailbox
 from relay.features.memory import MemoryFeature
 from relay.features.native_hooks import NativeHooks
@@ -49,7 +59,6 @@ from relay.features.notices import Notices
 from relay.features.onboarding import Onboarding
 from relay.features.orphans import Orphans
 from relay.features.output_reader import OutputReader
-from relay.features.own_record import OwnRecord
 from relay.features.recorder import Recorder
 from relay.features.rule_runner import RuleRunner
 from relay.features.sender import MessageSender
@@ -58,6 +67,7 @@ from relay.features.status_reports import StatusReports
 from relay.features.supervisor import Supervisor
 from relay.features.terminals import Terminals
 from relay.features.transcript_listener import TranscriptListener
+from relay.features.turn_outcome import TurnOutcome
 from relay.features.turn_tracker import TurnTracker, first_source
 from relay.features.viewers import Viewers
 from relay.features.window_title import WindowTitle
@@ -74,12 +84,17 @@ from relay.policy import Policy
 from relay.recording.asciicast import Header
 from relay.rules.engine import Engine
 from relay.session.core import Core
+from relay.supervision.accounts import Accounts
+from relay.supervision.notebook import Notebook
 from relay.supervision.records import AgentRecord, Records
 from relay.supervision.succession import Succession
 
 Feature = object
 """Any object with methods that handle events, answer questions or are operations. Its `run`, if it has one,
 starts with the session and is cancelled at the session's end."""
+
+Factory = Callable[[Core], Feature | None]
+"""Makes a feature, or returns None if the session does not need it."""
 
 
 def _notices(core: Core) -> Notices:
@@ -189,9 +204,11 @@ def _native(core: Core) -> NativeHooks:
     )
 
 
-def _own_record(core: Core) -> OwnRecord | None:
+def _own_record(core: Core) -> Feature | None:
     if core.started.record is None:
         return None
+    from relay.features.own_record import OwnRecord
+
     return OwnRecord(core.bus, core.journal, core.agent.terminal, core.started.record, core.progress)
 
 
@@ -338,17 +355,69 @@ def _usage(core: Core) -> Feature | None:
     return usage.UsageTracker(core.bus, core.agent.turn, reader, log, core.progress)
 
 
-def _attended(name: str) -> Callable[[Core], Feature | None]:
-    """Return the factory of a feature that only a supervised session has and imports."""
+def _supervised(make: Factory) -> Factory:
+    """Return a factory that makes the feature only in supervised sessions."""
+    return lambda core: make(core) if core.supervision.attends else None
 
-    def make(core: Core) -> Feature | None:
-        if not core.supervision.attends:
-            return None
-        from relay.session.attended import ATTENDED
 
-        return ATTENDED[name](core)
+def _notebook(core: Core, section: str) -> Notebook:
+    started, session = core.started, core.session
+    run = "" if core.supervision.fleet else started.run
+    return Notebook(started.home, session.team, session.name, section, run=run)
 
-    return make
+
+def _bounds(core: Core) -> Bounds:
+    policy = core.supervision
+    if policy.restart == "no" and not policy.fleet:
+        policy = replace(policy, max_unattended_turns=0)
+    return Bounds(
+        core.bus,
+        core.agent.terminal,
+        policy,
+        _notebook(core, "bounds"),
+        name=core.session.name,
+        life=core.session.id,
+        known=core.setup.knows_agent or bool(core.started.bridge),
+    )
+
+
+def _first_prompt(core: Core) -> FirstPrompt | None:
+    if not (text := core.supervision.prompt):
+        return None
+    records, resumes = Records(core.started.home), core.started.resumes
+    parent = core.supervision.parent
+    return FirstPrompt(core.bus, core.tasks, core.session, records, text, source=parent, resumes=resumes)
+
+
+def _fleets(core: Core) -> Feature | None:
+    if not core.supervision.fleet:
+        return None
+    from relay.features.fleet_keeper import FleetKeeper  # it imports all that reads a fleet file
+
+    return FleetKeeper(core.bus, core.journal, core.started.home)
+
+
+def _spawner(core: Core) -> Feature | None:
+    if not core.supervision.spawns:
+        return None
+    from relay.features.spawner import Spawner
+
+    home, fleet = core.started.home, Path(core.supervision.fleet)
+    return Spawner(core.bus, core.tasks, core.journal, core.session, home, fleet)
+
+
+def _actions(core: Core) -> Feature:
+    from relay.features.action_runner import ActionRunner
+
+    notebook = _notebook(core, "actions")
+    return ActionRunner(core.bus, core.journal, core.agent.terminal, core.session, core.supervision, notebook)
+
+
+def _idle_grace(core: Core) -> IdleGrace | None:
+    policy, agent = core.supervision, core.agent
+    if policy.on_idle is None and not policy.prompt:
+        return None
+    return IdleGrace(core.bus, core.tasks, agent.terminal, agent.state, policy.idle_grace)
 
 
 def _audit(core: Core) -> InjectionAudit:
@@ -383,7 +452,7 @@ def _recorder(core: Core) -> Recorder | None:
     return Recorder(core.bus, core.agent.terminal, folder, settings, header, core.redactor)
 
 
-FEATURES: dict[str, Callable[[Core], Feature | None]] = {
+FEATURES: dict[str, Factory] = {
     "notices": _notices,
     "terminals": lambda core: Terminals(
         core.bus,
@@ -464,9 +533,20 @@ FEATURES: dict[str, Callable[[Core], Feature | None]] = {
         Policy(core.setup.settings.allow),
     ),
     # Those that may refuse a delivery (MayBegin) come before those that record that it begins.
-    "holds": _attended("holds"),
-    "account": _attended("account"),
-    "bounds": _attended("bounds"),
+    "holds": _supervised(
+        lambda core: Holds(core.bus, core.agent.terminal, _notebook(core, "hold"), name=core.session.name)
+    ),
+    "account": _supervised(
+        lambda core: AccountWatch(
+            core.bus,
+            core.tasks,
+            core.agent.terminal,
+            Accounts(core.started.home),
+            account=core.supervision.account,
+            name=core.session.name,
+        )
+    ),
+    "bounds": _supervised(_bounds),
     "sender": lambda core: MessageSender(core.bus, core.journal, core.session),
     "mailbox": lambda core: Mailbox(core.bus, core.tasks, core.journal, core.agent.view),
     "bus": _bus_connection,
@@ -483,17 +563,58 @@ FEATURES: dict[str, Callable[[Core], Feature | None]] = {
     "answers": lambda core: DialogAnswers(core.journal, core.redactor, core.agent.terminal, core.agent.state),
     "memory": lambda core: MemoryFeature(core.bus, core.tasks, core.memory),
     "supervisor": _supervisor,
-    "first prompt": _attended("first prompt"),
-    "interrupted turn": _attended("interrupted turn"),
-    "fleets": _attended("fleets"),
-    "spawner": _attended("spawner"),
-    "turn outcome": _attended("turn outcome"),
-    "loops": _attended("loops"),
-    "actions": _attended("actions"),
-    "limit dialog": _attended("limit dialog"),
-    "gates": _attended("gates"),
-    "idle grace": _attended("idle grace"),
-    "alarm": _attended("alarm"),
+    "first prompt": _first_prompt,
+    "interrupted turn": _supervised(
+        lambda core: InterruptedTurn(
+            core.bus,
+            core.tasks,
+            core.agent.terminal,
+            core.session,
+            Records(core.started.home),
+            _notebook(core, "turn"),
+            resumes=core.started.resumes,
+            task=bool(core.supervision.prompt),
+        )
+    ),
+    "fleets": _fleets,
+    "spawner": _spawner,
+    "turn outcome": _supervised(
+        lambda core: TurnOutcome(core.bus, core.agent.terminal, known=core.setup.knows_agent)
+    ),
+    "loops": _supervised(
+        lambda core: LoopWatch(
+            core.bus, core.agent.terminal, name=core.session.name, draws=core.setup.knows_agent
+        )
+    ),
+    "actions": _supervised(_actions),
+    "limit dialog": _supervised(
+        lambda core: LimitDialog(
+            core.bus, core.journal, core.setup.profile, core.agent.terminal, core.agent.state
+        )
+    ),
+    "gates": _supervised(
+        lambda core: GateRunner(
+            core.bus,
+            core.tasks,
+            core.journal,
+            core.agent.terminal,
+            core.agent.state,
+            directory=core.session.directory,
+            env=core.started.env,
+        )
+    ),
+    "idle grace": _idle_grace,
+    "alarm": _supervised(
+        lambda core: Alarm(
+            core.bus,
+            core.tasks,
+            core.journal,
+            core.agent.terminal,
+            _notebook(core, "escalation"),
+            name=core.session.name,
+            to=core.setup.settings.escalate_to,
+        )
+    ),
     "agent record": _agent_record,
     "idle": lambda core: IdleWatch(core.bus, core.agent.terminal, core.setup.settings.idle_seconds),
     "idle limit": lambda core: IdleLimit(
@@ -509,4 +630,4 @@ FEATURES: dict[str, Callable[[Core], Feature | None]] = {
     ),
     "orphans": lambda core: Orphans(),
 }
-"""The factories of the features by name. A factory returns None if the session does not need the feature."""
+"""The factories of the features by name."""
