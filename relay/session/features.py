@@ -44,9 +44,7 @@ from relay.features.guards import Guards
 from relay.features.handler_runner import HandlerRunner
 from relay.features.holds import Holds
 from relay.features.hook_responder import HookResponder
-from relay.features.idle import IdleWatch
-from relay.features.idle_grace import IdleGrace
-from relay.features.idle_limit import IdleLimit
+from relay.features.idle import IdleGrace, IdleWatch
 from relay.features.injection_audit import InjectionAudit
 from relay.features.injector import Injector
 from relay.features.interrupted_turn import InterruptedTurn
@@ -413,6 +411,11 @@ def _actions(core: Core) -> Feature:
     return ActionRunner(core.bus, core.journal, core.agent.terminal, core.session, core.supervision, notebook)
 
 
+def _idle(core: Core) -> IdleWatch:
+    settings = core.setup.settings
+    return IdleWatch(core.bus, core.agent.terminal, settings.idle_seconds, most=settings.continuations)
+
+
 def _idle_grace(core: Core) -> IdleGrace | None:
     policy, agent = core.supervision, core.agent
     if policy.on_idle is None and not policy.prompt:
@@ -616,10 +619,7 @@ FEATURES: dict[str, Factory] = {
         )
     ),
     "agent record": _agent_record,
-    "idle": lambda core: IdleWatch(core.bus, core.agent.terminal, core.setup.settings.idle_seconds),
-    "idle limit": lambda core: IdleLimit(
-        core.bus, core.agent.terminal, most=core.setup.settings.continuations
-    ),
+    "idle": _idle,
     "config watch": lambda core: ConfigWatch(core.bus, core.setup.configs),
     "recorder": _recorder,
     "agent log": lambda core: AgentLog(

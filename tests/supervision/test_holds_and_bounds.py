@@ -15,8 +15,7 @@ from relay.errors import RelayError
 from relay.eventbus import answers
 from relay.features.bounds import Bounds
 from relay.features.holds import Holds
-from relay.features.idle_grace import IdleGrace
-from relay.features.idle_limit import IdleLimit
+from relay.features.idle import IdleGrace, IdleWatch
 from relay.features.loop_watch import SAME_CALLS, SILENCE, LoopWatch
 from relay.features.turn_outcome import SETTLES, TurnOutcome
 from relay.hooks.events import Idle
@@ -457,7 +456,7 @@ def test_an_agent_that_works_has_a_draft_or_has_exited_is_not_idle(tmp_path: Pat
 
 def limited(folder: Path, most: int = 3) -> World:
     world = World(folder)
-    world.bus.add(IdleLimit(world.bus, world.terminal, most=most))
+    world.bus.add(IdleWatch(world.bus, world.terminal, 30.0, most=most))
     return world
 
 
