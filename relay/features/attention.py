@@ -1,26 +1,63 @@
-"""Publishes the agent's prompts, and writes its states to the journal.
+"""Brings the agent's questions, and what its supervision cannot decide, to the user's attention.
 
-Prompts are debounced before they are published: many dialogs close by themselves.
+    the terminal    bell, and a title until the question is over (window_title.py)
+    the desktop     a notification
+    the bus         a message to the receiver in the settings (escalate_to)
+
+What the agent draws is untrusted: relay shows only its visible characters, and quotes it to other agents.
 """
 
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
-from relay.eventbus import EventBus, handles
+from relay import names
+from relay.clock import Clock
+from relay.errors import RelayError
+from relay.eventbus import EventBus, answers, handles
+from relay.hooks.commands import SendMessage
 from relay.hooks.events import Prompting
+from relay.lifecycle import Describe, SessionBegan, SessionClosed
+from relay.message import OutgoingMessage
 from relay.state import question
 from relay.state.agent_terminal import AgentTerminal
-from relay.state.events import DialogDismissed, PromptOver, StateChanged
+from relay.state.events import DialogDismissed, PromptOver, PromptSubmitted, StateChanged
 from relay.state.readiness import Readiness, Verdict
 from relay.state.states import AgentState
 from relay.storage.journal import Journal
+from relay.supervision.events import Escalate, HoldOver
+from relay.supervision.notebook import Notebook
+from relay.tasks import Tasks
+from relay.terminal.events import KeysTyped, Notify, NotifyDesktop, TitleWanted
+from relay.terminal.shim_link import ShimLink
+from relay.text import one_line
 
-STANDS = 0.8
+DEBOUNCE = 0.8
 """Seconds that a prompt must stay on the screen: agents draw a dialog while a hook may still answer it."""
 
 DISMISSED = 3.0
 """Seconds that a prompt must stay on the screen after relay has pressed the key that dismisses it."""
+
+REPEAT = 60.0
+"""Seconds within which the same question, when redrawn, is not escalated again."""
+
+MOMENT = 1.0
+"""Seconds that a question must last before it is escalated beyond the terminal: hooks may report it before it
+is drawn, and a user who sees it may answer at once."""
+
+COOLDOWN = 10.0
+"""Seconds between two notifications, and two messages; a message to an agent costs a turn of its model."""
+
+MAX_LINES, MAX_LINE = 12, 200
+"""Lines of a question that are passed on, and characters of each."""
+
+BELL = b"\a"
+
+_KINDS = {"plan_approval": "approval of a plan", "question": "a question", "other": "a decision"}
+
+_Asked = tuple[str, tuple[str, ...]]
+"""The kind of a question and its rows."""
 
 
 class Attention:
@@ -49,7 +86,7 @@ class Attention:
         self._prompt = verdict if prompting else None
         self._cancel()
         if prompting:
-            self._confirm_in(STANDS)
+            self._confirm_in(DEBOUNCE)
         elif self._published:
             self._published = False
             self._bus.publish(PromptOver())
@@ -78,3 +115,147 @@ class Attention:
         kind = "other" if before.kind is None else str(before.kind)
         lines = question.drawn(self._terminal) or before.lines or (before.reason,)
         self._bus.publish(Prompting(kind=kind, text="\n".join(lines)))
+
+
+class _Escalating:
+    """The ways out of the terminal for the agent `name`. to: the receiver of messages; "" for none."""
+
+    def __init__(self, bus: EventBus, tasks: Tasks, journal: Journal, *, name: str, to: str) -> None:
+        self._bus = bus
+        self._tasks = tasks
+        self._journal = journal
+        self._name = name
+        self._to = to
+
+    def _pass_on(self, title: str, text: str, message: str, what: str) -> None:
+        """Notify the desktop of `text`, and send `message`. what: why, for the notice if that fails."""
+        self._bus.publish(NotifyDesktop(title, text))
+        if self._to and not names.same(self._to, self._name):
+            self._tasks.spawn(self._send(message, what), "escalation")
+
+    async def _send(self, message: str, what: str) -> None:
+        try:
+            await self._bus.ask(SendMessage(OutgoingMessage(self._to, message)))
+        except RelayError as error:
+            self._bus.publish(Notify(f"{self._to} was not notified that {self._name} {what}: {error}"))
+
+
+class Escalation(_Escalating):
+    """Escalates the agent's prompts. rings: False for a plain program, which owns its terminal's bell."""
+
+    def __init__(
+        self,
+        bus: EventBus,
+        tasks: Tasks,
+        journal: Journal,
+        shim: ShimLink,
+        *,
+        name: str,
+        to: str,
+        rings: bool,
+        clock: Clock | None = None,
+    ) -> None:
+        super().__init__(bus, tasks, journal, name=name, to=to)
+        self._shim = shim
+        self._rings = rings
+        self._clock = clock or Clock()
+        self._rang = float("-inf")
+        self._asked: _Asked | None = None  # the current question
+        self._shown: tuple[_Asked, float] | None = None  # the last one shown in the terminal, and when
+        self._told: tuple[_Asked, float] | None = None  # the last one passed on beyond it, and when
+        self._timer: asyncio.TimerHandle | None = None
+
+    @handles(Prompting)
+    def prompting(self, event: Prompting) -> None:
+        lines = event.text.split("\n")
+        shown = [one_line(line, MAX_LINE) for line in lines if line.strip()][-MAX_LINES:]
+        self._asked = (event.kind, tuple(shown))
+        now = self._clock.now()
+        fresh = not self._is_recent(self._shown, now)
+        self._bus.publish(TitleWanted(f"{self._name} asks: {_KINDS.get(event.kind, event.kind)}"))
+        if fresh:
+            if self._rings and now >= self._rang + MOMENT:
+                self._rang = now
+                self._shim.aside(BELL)
+            self._shown = (self._asked, now)
+            self._journal.write("escalated", kind=event.kind, lines=shown, to=self._to or None)
+        if self._timer is None and not self._is_recent(self._told, now):
+            free = 0.0 if self._told is None else self._told[1] + COOLDOWN
+            self._timer = self._clock.later(max(MOMENT, free - now), self._tell)
+
+    @handles(PromptOver)
+    def over(self, _: PromptOver) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._asked is not None:
+            self._asked = None
+            self._bus.publish(TitleWanted(""))
+
+    def _tell(self) -> None:
+        self._timer = None
+        if self._asked is None:
+            return
+        self._told = (self._asked, self._clock.now())
+        kind, lines = self._asked
+        what = _KINDS.get(kind, kind)
+        quoted = "".join(f"\n> {line}" for line in lines)
+        message = f"{self._name} waits for a decision ({what}) from the user:{quoted}"
+        self._pass_on(f"{self._name} asks: {what}", "\n".join(lines), message, "has a question")
+
+    def _is_recent(self, told: tuple[_Asked, float] | None, now: float) -> bool:
+        """Return True if the current question was `told` less than REPEAT ago."""
+        return told is not None and told[0] == self._asked and now < told[1] + REPEAT
+
+
+class Alarm(_Escalating):
+    """Escalates what the agent's supervision cannot decide.
+
+    `relay ps` shows the escalation, and `relay next` goes to it, until the agent gets a prompt or the user
+    types.
+    """
+
+    def __init__(
+        self,
+        bus: EventBus,
+        tasks: Tasks,
+        journal: Journal,
+        terminal: AgentTerminal,
+        notes: Notebook,
+        *,
+        name: str,
+        to: str,
+    ) -> None:
+        super().__init__(bus, tasks, journal, name=name, to=to)
+        self._terminal = terminal
+        self._notes = notes
+        self._unanswered = ""
+
+    @handles(SessionBegan)
+    def begin(self, _: SessionBegan) -> None:
+        """Continue with the escalation of an earlier session."""
+        self._unanswered = str(self._notes.read().get("what", ""))
+
+    @handles(PromptSubmitted, KeysTyped, HoldOver)
+    def attended(self, _: object) -> None:
+        if self._unanswered and not self._terminal.replaying:
+            self._unanswered = ""
+            self._notes.remove()
+
+    @answers(Describe)
+    async def describe(self, _: Describe, __: object) -> dict[str, Any] | None:
+        return {"escalation": self._unanswered} if self._unanswered else None
+
+    @answers(SessionClosed)
+    async def close(self, event: SessionClosed, _: object) -> None:
+        if event.ended:
+            self._notes.remove()
+
+    @handles(Escalate)
+    def escalate(self, event: Escalate) -> None:
+        self._unanswered = event.what.removeprefix(f"{self._name} ").rstrip(".")
+        self._notes.write({"what": self._unanswered})
+        text = f"{event.what} {event.how}".rstrip()
+        self._journal.write("escalated", kind="supervision", text=text, to=self._to or None)
+        self._bus.publish(Notify(text, "warning"))
+        self._pass_on(event.what.rstrip("."), event.how, f"{text}\nThis needs the user.", "needs you")

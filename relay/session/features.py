@@ -27,8 +27,7 @@ from relay.features.account_watch import AccountWatch
 from relay.features.agent_log import AgentLog
 from relay.features.agent_record import AgentRecordWriter
 from relay.features.agent_version import AgentVersion
-from relay.features.alarm import Alarm
-from relay.features.attention import Attention
+from relay.features.attention import Alarm, Attention, Escalation
 from relay.features.bounds import Bounds
 from relay.features.bus_connection import BusConnection
 from relay.features.config_watch import ConfigWatch
@@ -36,7 +35,6 @@ from relay.features.conversation import ConversationTracker
 from relay.features.derived_rules import DerivedRules
 from relay.features.dialog_answers import DialogAnswers
 from relay.features.directive_log import DirectiveLog
-from relay.features.escalation import Bell, Escalation
 from relay.features.failure_watch import FailureWatch
 from relay.features.first_prompt import FirstPrompt
 from relay.features.gate_runner import GateRunner
@@ -246,9 +244,15 @@ def _escalation(core: Core) -> Escalation | None:
     setup = core.setup
     if setup.profile.inject == "never" or setup.settings.on_prompt != "escalate":
         return None  # a shell's questions come from the commands of the user at its terminal
-    bell = Bell(core.started.shim, enabled=setup.knows_agent)
-    to, name = setup.settings.escalate_to, core.session.name
-    return Escalation(core.bus, core.tasks, core.journal, bell, name=name, to=to)
+    return Escalation(
+        core.bus,
+        core.tasks,
+        core.journal,
+        core.started.shim,
+        name=core.session.name,
+        to=setup.settings.escalate_to,
+        rings=setup.knows_agent,
+    )
 
 
 def _window_title(core: Core) -> WindowTitle | None:

@@ -15,7 +15,7 @@ import pytest
 
 from relay import desktop_notification
 from relay.eventbus import EventBus, answers, handles
-from relay.features.escalation import COOLDOWN, MAX_LINES, MOMENT, REPEAT, Bell, Escalation
+from relay.features.attention import COOLDOWN, MAX_LINES, MOMENT, REPEAT, Escalation
 from relay.features.window_title import WindowTitle
 from relay.hooks.commands import SendMessage
 from relay.hooks.events import Prompting
@@ -55,9 +55,11 @@ class World:
         self.bus = EventBus(asyncio.new_event_loop())
         self.bus.loop.close()
         terminal, shim = cast(AgentTerminal, self), cast(ShimLink, self)
-        bell = Bell(shim, enabled=True)
         tasks, journal = cast(Tasks, ImmediateTasks()), Journal(self.path, "s1", "Alice")
-        self.bus.add(Escalation(self.bus, tasks, journal, bell, name="Alice", to=to, clock=self.clock))
+        escalation = Escalation(
+            self.bus, tasks, journal, shim, name="Alice", to=to, rings=True, clock=self.clock
+        )
+        self.bus.add(escalation)
         self.bus.add(WindowTitle(self.bus, shim, terminal, name="Alice"))
         self.bus.add(self)
         self.bus.publish(TerminalLent(watched=True))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from relay.eventbus import answers
-from relay.features.alarm import Alarm
+from relay.features.attention import Alarm
 from relay.hooks.commands import SendMessage
 from relay.lifecycle import Describe, SessionBegan, SessionClosed
 from relay.state.events import PromptSubmitted, TurnBegan
