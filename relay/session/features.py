@@ -23,12 +23,10 @@ from relay.directives.grammar import Grammar
 from relay.directives.hearing import EarlierSessions, Hearing
 from relay.directives.screen_words import ScreenWords
 from relay.errors import RelayError
-from relay.features.account_watch import AccountWatch
 from relay.features.agent_log import AgentLog
 from relay.features.agent_record import AgentRecordWriter
 from relay.features.agent_version import AgentVersion
 from relay.features.attention import Alarm, Attention, Escalation
-from relay.features.bounds import Bounds
 from relay.features.bus_connection import BusConnection
 from relay.features.config_watch import ConfigWatch
 from relay.features.conversation import ConversationTracker
@@ -40,14 +38,13 @@ from relay.features.first_prompt import FirstPrompt
 from relay.features.gate_runner import GateRunner
 from relay.features.guards import Guards
 from relay.features.handler_runner import HandlerRunner
-from relay.features.holds import Holds
+from relay.features.holds import AccountWatch, Bounds, Holds, LoopWatch
 from relay.features.hook_responder import HookResponder
 from relay.features.idle import IdleGrace, IdleWatch
 from relay.features.injection_audit import InjectionAudit
 from relay.features.injector import Injector
 from relay.features.interrupted_turn import InterruptedTurn
 from relay.features.limit_dialog import LimitDialog
-from relay.features.loop_watch import LoopWatch
 from relay.features.mailbox import Mailbox
 from relay.features.memory import MemoryFeature
 from relay.features.native_hooks import NativeHooks

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from agents.hooked import Claude
-from relay.features.loop_watch import SAME_CALLS
+from relay.features.holds import SAME_CALLS
 from session.fake_agent import FakeAgent, messages, project, ps, settings
 from session.test_session_replaced import entry
 from session.test_session_supervised import phase, record, wait_for_restart

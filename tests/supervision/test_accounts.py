@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from relay.errors import RelayError
 from relay.eventbus import handles
-from relay.features.account_watch import AccountWatch
+from relay.features.holds import AccountWatch
 from relay.home import Home
 from relay.injection.events import MayBegin
 from relay.injection.injection import Injection, Kind

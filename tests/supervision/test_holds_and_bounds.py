@@ -13,10 +13,8 @@ from relay.agents.hook_event import NativeEvent, NativeName
 from relay.agents.usage import Tokens
 from relay.errors import RelayError
 from relay.eventbus import answers
-from relay.features.bounds import Bounds
-from relay.features.holds import Holds
+from relay.features.holds import SAME_CALLS, SILENCE, Bounds, Holds, LoopWatch
 from relay.features.idle import IdleGrace, IdleWatch
-from relay.features.loop_watch import SAME_CALLS, SILENCE, LoopWatch
 from relay.features.turn_outcome import SETTLES, TurnOutcome
 from relay.hooks.events import Idle
 from relay.injection.events import Inject, MayBegin, Occupied, TryAgain, Withdraw
