@@ -16,11 +16,11 @@ from typing import Any
 
 from relay.agents.events import AgentFailed
 from relay.clock import WallClock
-from relay.eventbus import EventBus, answers, handles
+from relay.eventbus import EventBus, handles
 from relay.hooks.events import Prompting
 from relay.injection.events import Inject, Withdraw
 from relay.injection.injection import nudge
-from relay.lifecycle import Identity, SessionBegan, SessionClosed
+from relay.lifecycle import Identity, SessionBegan
 from relay.messaging.events import MessageGiven
 from relay.state.agent_terminal import AgentTerminal
 from relay.state.events import PromptSubmitted, TurnBegan, TurnOver
@@ -297,11 +297,6 @@ class ActionRunner:
             step, event = asdict(self._pending.step), asdict(self._pending.incident)
             notes["pending"] = {"step": step, "incident": event}
         self._notes.write(notes)
-
-    @answers(SessionClosed)
-    async def close(self, event: SessionClosed, __: object) -> None:
-        if event.ended:
-            self._notes.remove()
 
 
 class _Status:

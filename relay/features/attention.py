@@ -18,7 +18,7 @@ from relay.errors import RelayError
 from relay.eventbus import EventBus, answers, handles
 from relay.hooks.commands import SendMessage
 from relay.hooks.events import Prompting
-from relay.lifecycle import Describe, SessionBegan, SessionClosed
+from relay.lifecycle import Describe, SessionBegan
 from relay.message import OutgoingMessage
 from relay.state import question
 from relay.state.agent_terminal import AgentTerminal
@@ -245,11 +245,6 @@ class Alarm(_Escalating):
     @answers(Describe)
     async def describe(self, _: Describe, __: object) -> dict[str, Any] | None:
         return {"escalation": self._unanswered} if self._unanswered else None
-
-    @answers(SessionClosed)
-    async def close(self, event: SessionClosed, _: object) -> None:
-        if event.ended:
-            self._notes.remove()
 
     @handles(Escalate)
     def escalate(self, event: Escalate) -> None:

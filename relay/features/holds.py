@@ -24,7 +24,7 @@ from relay.control.server import Answer, Request
 from relay.errors import RelayError
 from relay.eventbus import EventBus, answers, handles
 from relay.injection.events import MayBegin, TryAgain
-from relay.lifecycle import Describe, SessionBegan, SessionClosed, StopRequested
+from relay.lifecycle import Describe, SessionBegan, StopRequested
 from relay.state.agent_terminal import AgentTerminal
 from relay.state.events import PromptSubmitted, StateChanged, TurnBegan, TurnOver
 from relay.state.readiness import Readiness
@@ -138,11 +138,6 @@ class Holds:
     @answers(Describe)
     async def describe(self, question: Describe, _: object) -> dict[str, Any] | None:
         return {"hold": self._reason} if self._reason and not question.brief else None
-
-    @answers(SessionClosed)
-    async def close(self, event: SessionClosed, __: object) -> None:
-        if event.ended:
-            self._notes.remove()
 
 
 class Bounds:
@@ -289,11 +284,6 @@ class Bounds:
     def exited(self, _: AgentExited) -> None:
         if self._timer is not None:
             self._timer.cancel()
-
-    @answers(SessionClosed)
-    async def close(self, event: SessionClosed, __: object) -> None:
-        if event.ended:
-            self._notes.remove()
 
 
 class _Unattended:

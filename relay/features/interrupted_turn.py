@@ -12,10 +12,10 @@ from __future__ import annotations
 import asyncio
 import time
 
-from relay.eventbus import EventBus, answers, handles
+from relay.eventbus import EventBus, handles
 from relay.injection.events import Inject, InjectionEnded, Withdraw
 from relay.injection.injection import Injection, Result
-from relay.lifecycle import Identity, SessionBegan, SessionClosed, SessionReady
+from relay.lifecycle import Identity, SessionBegan, SessionReady
 from relay.messaging.events import InHand
 from relay.state.agent_terminal import AgentTerminal
 from relay.state.events import PromptSubmitted, TurnBegan, TurnOver
@@ -108,8 +108,3 @@ class InterruptedTurn:
 
     def _note(self) -> None:
         self._notes.write({"unfinished": self._unfinished, "owed": self._session.id if self._owed else ""})
-
-    @answers(SessionClosed)
-    async def close(self, event: SessionClosed, __: object) -> None:
-        if event.ended:
-            self._notes.remove()

@@ -362,7 +362,9 @@ def _supervised(make: Factory) -> Factory:
 def _notebook(core: Core, section: str) -> Notebook:
     started, session = core.started, core.session
     run = "" if core.supervision.fleet else started.run
-    return Notebook(started.home, session.team, session.name, section, run=run)
+    notes = Notebook(started.home, session.team, session.name, section, run=run)
+    core.bus.add(notes)
+    return notes
 
 
 def _bounds(core: Core) -> Bounds:

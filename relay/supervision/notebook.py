@@ -2,8 +2,8 @@
 
     state/supervision/TEAM/NAME.SECTION.json
 
-The file is removed when the agent has ended for good. Notes left when a machine went down count only for
-agents of a fleet, which restart automatically.
+A notebook on a session's bus removes its file when the agent has ended for good. Notes left when a machine
+went down count only for agents of a fleet, which restart automatically.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+from relay.eventbus import answers
 from relay.home import Home
+from relay.lifecycle import SessionClosed
 from relay.names import key
 from relay.storage.files import write_private
 
@@ -30,6 +32,7 @@ class Notebook:
         self._path = home.state / "supervision" / key(team) / f"{key(name)}.{section}.json"
         self._run = run
         self._last: dict[str, Any] | None = None
+        self._ended = False
 
     def read(self) -> dict[str, Any]:
         """Return the notes; {} if there are none, or they cannot be read."""
@@ -45,13 +48,19 @@ class Notebook:
     def write(self, values: Mapping[str, Any]) -> None:
         """Replace the notes. If writing fails, log that; the agent continues without them."""
         notes = {"run": self._run, **values}
-        if notes == self._last:
+        if notes == self._last or self._ended:
             return
         self._last = notes
         try:
             write_private(self._path, json.dumps(notes, ensure_ascii=False) + "\n")
         except OSError as error:
             _log.warning("cannot record the state of supervision in %s: %s", self._path, error)
+
+    @answers(SessionClosed)
+    async def close(self, event: SessionClosed, _: object) -> None:
+        self._ended = event.ended
+        if event.ended:
+            self.remove()
 
     def remove(self) -> None:
         """Remove the notes."""

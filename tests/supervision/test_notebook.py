@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from relay.home import Home
+from relay.lifecycle import SessionClosed
 from relay.supervision.notebook import Notebook
 
 
@@ -47,3 +49,14 @@ def test_notes_that_cannot_be_written_raise_no_error(tmp_path: Path) -> None:
     notes.write({"turns": 3})
     notes.remove()
     assert notes.read() == {}
+
+
+def test_the_notes_of_an_ended_agent_are_removed_for_good(tmp_path: Path) -> None:
+    """A feature that closes later may still write."""
+    notes = notebook(tmp_path)
+    notes.write({"turns": 3})
+    asyncio.run(notes.close(SessionClosed(), ()))
+    assert notebook(tmp_path).read() == {"turns": 3}
+    asyncio.run(notes.close(SessionClosed(ended=True), ()))
+    notes.write({"turns": 4})
+    assert notebook(tmp_path).read() == {}

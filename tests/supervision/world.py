@@ -89,7 +89,9 @@ class World:
         asyncio.run(work)  # type: ignore[arg-type]
 
     def notes(self, section: str = "notes", run: str = "r1") -> Notebook:
-        return Notebook(self.home, "default", "Alice", section, run=run)
+        notes = Notebook(self.home, "default", "Alice", section, run=run)
+        self.bus.add(notes)
+        return notes
 
     def of(self, kind: type[T]) -> list[T]:
         """Return the events of one kind so far."""
