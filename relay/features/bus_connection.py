@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
+from relay.backoff import Backoff
 from relay.clock import Clock
 from relay.control.sessions import CONNECTING
 from relay.errors import LedgerAway, LedgerError, MessageRefused, NameInUse, RelayError
@@ -29,8 +30,8 @@ LEDGER_RETRY = 3.0
 NAME_RETRY = 30.0
 """Seconds between two attempts to claim a name that a session on another host has."""
 
-FIRST_RETRY, LAST_RETRY = 3.0, 60.0
-"""Seconds between two attempts after other failures: doubled until a connection lasts for LAST_RETRY."""
+RETRY = Backoff(3.0, 60.0)
+"""The waits between two attempts after other failures, counted since a connection lasted for RETRY.last."""
 
 PATIENCE = 1.0
 """Seconds without the broker after which the user gets a notice."""
@@ -73,7 +74,7 @@ class BusConnection:
         self._tried = asyncio.Event()  # set after the first attempt to open one
         self._shown: set[str] = set()  # the problems shown to the user that still last
         self._status = CONNECTING  # why there is no connection, or what it is connected to
-        self._retry = FIRST_RETRY
+        self._failures = 0
 
     async def run(self) -> None:
         """Stay on the bus until cancelled."""
@@ -96,8 +97,8 @@ class BusConnection:
         try:
             await client.run()
         finally:
-            if self._clock.now() - started > LAST_RETRY:
-                self._retry = FIRST_RETRY
+            if self._clock.now() - started > RETRY.last:
+                self._failures = 0
 
     async def _opened(self) -> MessagingClient:
         client = await self._open(frozenset(await self._bus.gather(InHand())))
@@ -124,8 +125,8 @@ class BusConnection:
             case NameInUse():
                 return NAME_RETRY
             case _:
-                pause, self._retry = self._retry, min(2 * self._retry, LAST_RETRY)
-                return pause
+                self._failures += 1
+                return RETRY.wait(self._failures)
 
     def _leave(self, error: RelayError) -> None:
         """Drop the client; show the user the reason and the effect, once until the problem is over."""

@@ -18,6 +18,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from relay import names
+from relay.backoff import Backoff
 from relay.clock import until_tick
 from relay.errors import LedgerError, RelayError
 from relay.eventbus import EventBus, answers, handles
@@ -53,8 +54,8 @@ STATES = {
 THE_USER = "the user"
 """The name of the user for agents: `you` would mean the agent."""
 
-FIRST_RETRY, LAST_RETRY = 1.0, 30.0
-"""Seconds between two attempts to read a ledger that cannot be read: doubled each time."""
+LEDGER_RETRY = Backoff(1.0, 30.0)
+"""The waits between two attempts to read a ledger that cannot be read."""
 
 WINDOW = 64
 """Messages of one sender that the injector has at a time; urgent ones may exceed it."""
@@ -110,7 +111,7 @@ class Mailbox:
 
     @handles(SessionReady)
     def collect(self, _: SessionReady) -> None:
-        self._queue(self._collect(FIRST_RETRY))
+        self._queue(self._collect())
 
     @handles(MessageStored)
     def arrived(self, event: MessageStored) -> None:
@@ -182,17 +183,18 @@ class Mailbox:
             self._shown.others(await (await self._client()).left())
             await self._catch_up()
         if self._collecting:
-            await self._collect(FIRST_RETRY)
+            await self._collect()
 
-    async def _collect(self, retry: float) -> None:
+    async def _collect(self, failures: int = 0) -> None:
         """Give the agent all stored messages, and from then on each new one.
 
-        If the ledger cannot be read, try again after `retry` seconds.
+        failures: how many times in a row the ledger could not be read.
         """
         self._collecting = True  # a message that arrives meanwhile is taken after this
         if not await self._taken_up():
-            again = min(2 * retry, LAST_RETRY)
-            self._bus.loop.call_later(retry, lambda: self._queue(self._collect(again)))
+            failures += 1
+            retry = LEDGER_RETRY.wait(failures)
+            self._bus.loop.call_later(retry, lambda: self._queue(self._collect(failures)))
 
     async def _look(self) -> None:
         """Take messages that another process stored, or that came while the ledger failed.

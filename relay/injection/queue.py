@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from relay import names
+from relay.backoff import Backoff
 from relay.errors import MessageRefused, RelayError
 from relay.eventbus import EventBus
 from relay.injection import layout
@@ -21,9 +22,8 @@ from relay.injection.events import InjectionDeferred, InjectionEnded, MayBegin
 from relay.injection.injection import Injection, Outcome, Result
 from relay.message import Priority
 
-FIRST_RETRY, LAST_RETRY = 0.5, 15.0
-"""Seconds between two attempts to begin a temporarily refused injection: first, last; doubled each time."""
-
+RETRY = Backoff(0.5, 15.0)
+"""The waits between two attempts to begin a temporarily refused injection."""
 
 HASTY = 8
 """Urgent messages of one sender that may wait ahead of everything not urgent; further ones take the sender's
@@ -32,11 +32,11 @@ turns among the normal messages."""
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """`injection` was refused for `reason`; the queue retries it after `delay` seconds, at `until`."""
+    """`injection` was refused for `reason`, `failures` times in a row; the queue retries it at `until`."""
 
     injection: Injection
     reason: str
-    delay: float
+    failures: int
     until: float
 
 
@@ -117,10 +117,11 @@ class InjectionQueue:
             self.end(injection, Outcome(Result.REJECTED, str(error)))
             return False
         except RelayError as error:
-            delay = FIRST_RETRY
+            failures = 1
             if self._refusal is not None and self._refusal.injection is injection:
-                delay = min(2 * self._refusal.delay, LAST_RETRY)
-            self._refusal = Refusal(injection, str(error), delay, self._clock() + delay)
+                failures += self._refusal.failures
+            until = self._clock() + RETRY.wait(failures)
+            self._refusal = Refusal(injection, str(error), failures, until)
             self.defer([injection])  # whatever was recorded before it was refused
             return False
         except BaseException:  # cancelled: it was not delivered, whatever was recorded meanwhile

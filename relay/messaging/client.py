@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from relay import names
+from relay.backoff import Backoff
 from relay.clock import until_tick
 from relay.errors import LedgerError, NameInUse, ReceiverEnded, ReceiverStarting, RelayError
 from relay.eventbus import Event, EventBus, Question
@@ -49,12 +50,11 @@ from relay.transport.mqtt import ConnectionLost, MqttTransport
 from relay.transport.name_claims import claim_name
 from relay.transport.presence import Presence
 
-FIRST_RECONNECT = 0.2
-LAST_RECONNECT = 30.0
-"""Seconds between two attempts to reach the broker: doubling, with jitter."""
+RECONNECT = Backoff(0.2, 30.0, jitter=(0.8, 1.2))
+"""The waits between two attempts to reach the broker."""
 
-ELECTING = 0.2
-"""Maximum seconds between two attempts in the first LAST_RECONNECT seconds after a cluster is lost."""
+ELECTING = Backoff(0.2, 0.2, jitter=(0.8, 1.2))
+"""The same in the first RECONNECT.last seconds after a cluster is lost."""
 
 SWEEP_EVERY = 15.0
 """Approximate seconds between two sweeps for expired messages."""
@@ -433,19 +433,18 @@ class MessagingClient:
                 raise
             except* RelayError as group:
                 # A connection that lasted a while was good: restart the backoff.
-                failures = 1 if time.monotonic() - started > LAST_RECONNECT else failures + 1
+                failures = 1 if time.monotonic() - started > RECONNECT.last else failures + 1
                 nodes = self._connector.turn(failures)
                 # A cluster that has lost a node recovers within seconds.
-                electing = len(nodes) > 1 and time.monotonic() - self._status.lost < LAST_RECONNECT
+                electing = len(nodes) > 1 and time.monotonic() - self._status.lost < RECONNECT.last
                 where = f" Reconnecting to {', '.join(nodes)}." if len(nodes) > 1 else ""
                 # While it reloads its users for another agent, the embedded broker also disconnects clients
                 # that have just logged in.
                 unsettled = not self._connector.external and self._status.lost < started
                 if not (unsettled and failures == 1 and isinstance(_first(group), ConnectionLost)):
                     self._status.lose(f"{_first(group)}{where}", passing=electing)
-            last = ELECTING if electing else LAST_RECONNECT
-            delay = min(last, FIRST_RECONNECT * 2.0 ** min(failures - 1, 10))
-            await asyncio.sleep(delay * random.uniform(0.8, 1.2))
+            backoff = ELECTING if electing else RECONNECT
+            await asyncio.sleep(backoff.wait(failures, random.random()))
 
     async def _once(self) -> None:
         """Use one connection, from start to loss; always raise."""

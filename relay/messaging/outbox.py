@@ -27,7 +27,7 @@ from relay.messaging.ledger_database import (
     message_of,
 )
 from relay.messaging.runaway import WEEK, WINDOW, Limits, Pair, suspicion
-from relay.messaging.transit import ELSEWHERE, LAST_ASK, PENDING, next_sequence, unblock
+from relay.messaging.transit import ASK, ELSEWHERE, PENDING, next_sequence, unblock
 from relay.place import REQUEST, Place
 
 _PAIR = "team = ?1 AND sender_key = ?2 AND to_key = ?3"
@@ -180,10 +180,10 @@ class Outbox:
         """
         now = self._db.now()
         silent = f"{ELSEWHERE} AND expires <= ?"
-        if self._db.rows(f"SELECT 1 FROM messages WHERE {silent} LIMIT 1", now - 2 * LAST_ASK):
+        if self._db.rows(f"SELECT 1 FROM messages WHERE {silent} LIMIT 1", now - 2 * ASK.last):
             with self._db.transaction() as db:
                 detail = "it had arrived, but its receiver's host did not report the outcome"
-                advance(db, silent, (now - 2 * LAST_ASK,), State.UNCERTAIN, detail)
+                advance(db, silent, (now - 2 * ASK.last,), State.UNCERTAIN, detail)
         late = (
             "SELECT id, state FROM messages WHERE state IN ('queued', 'sent', 'stored') AND expires <= ? "
             "AND (state <> 'stored' OR (here AND NOT injecting)) LIMIT ?"

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TypeVar
 
+from relay.backoff import Backoff
 from relay.clock import until_tick
 from relay.messaging.envelope import Envelope, Receipt, encode
 from relay.messaging.ledger import Ledger
@@ -25,9 +26,8 @@ from relay.storage.sqlite import Writer
 from relay.transport import topics
 from relay.transport.mqtt import IN_FLIGHT, MqttTransport
 
-FIRST_RETRY = 5.0
-LAST_RETRY = 60.0
-"""Seconds until a message without a receipt is published again while its receiver is online."""
+RETRY = Backoff(5.0, 60.0, jitter=(0.8, 1.2))
+"""The waits until a message without a receipt is published again while its receiver is online."""
 
 COPIES = 256
 """Maximum copies that wait to be published; of more, the oldest are left out."""
@@ -39,12 +39,6 @@ an answer."""
 Item = TypeVar("Item", Envelope, Receipt)
 
 _LOOK_AGAIN = 15.0  # seconds; another process of the home may have changed the ledger
-
-
-def retry_delay(attempt: int) -> float:
-    """Return the seconds to wait after `attempt` attempts: doubling, bounded, with jitter."""
-    delay: float = min(LAST_RETRY, FIRST_RETRY * 2.0 ** min(attempt - 1, 10))
-    return delay * random.uniform(0.8, 1.2)
 
 
 async def publish_all(
@@ -125,7 +119,7 @@ class Publisher:
             home = cache(there.home)  # asked several times for each receiver
 
             def delay(receiver: str, attempt: int) -> float | None:
-                return None if home(receiver) is None else retry_delay(attempt)
+                return None if home(receiver) is None else RETRY.wait(attempt, random.random())
 
             def reachable(receiver: str, owner: str | None) -> bool:
                 if self.bus:  # an external broker keeps messages for absent receivers

@@ -16,6 +16,7 @@ from operator import itemgetter
 from typing import Any
 
 from relay import names
+from relay.backoff import Backoff
 from relay.message import Priority, State
 from relay.messaging.envelope import Envelope, Receipt, copy_of, origin_of
 from relay.messaging.ledger_database import (
@@ -31,8 +32,8 @@ WINDOW = 256
 """Maximum unconfirmed messages of a stream in flight. Brokers queue about 1,000 for one client; they
 acknowledge further ones, but drop them (max_queued_messages of mosquitto.conf(5))."""
 
-FIRST_ASK, LAST_ASK = 60.0, 3600.0
-"""Seconds until the receiver's home is asked for the outcome of a message that it has: doubling."""
+ASK = Backoff(60.0, 3600.0)
+"""The waits until the receiver's home is asked for the outcome of a message that it has."""
 
 ASKING = 16
 """Maximum messages to ask about at one time; likewise for senders without a session."""
@@ -134,7 +135,7 @@ class Transit:
                 message = message_of(fields)
                 db.execute(
                     "UPDATE messages SET attempts = attempts + 1, ask = ? WHERE place = ?",
-                    (now + min(LAST_ASK, FIRST_ASK * 2.0 ** min(attempts + 1, 10)), place),
+                    (now + ASK.wait(attempts + 2), place),
                 )
                 if its_home is not None and its_home == home(message.to):
                     origin = origin_of(self._db.origin, message.priority, owner)
@@ -286,7 +287,7 @@ class Transit:
                     db.execute(
                         "UPDATE messages SET attempts = 0, ask = ? WHERE id = ? AND state = 'stored' "
                         "AND ask IS NULL",
-                        (now + FIRST_ASK, receipt.id),
+                        (now + ASK.first, receipt.id),
                     )
                 base = _slide(db, stream, now)
                 if base is not None and (base > sequence or receipt.state.final):

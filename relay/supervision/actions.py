@@ -18,7 +18,7 @@ from typing import Any
 
 from relay.supervision.events import Incident
 from relay.supervision.policy import Action, ActionName, Supervision
-from relay.supervision.restart import JITTER, LIMIT_TRIES, LIMIT_WAIT, LIMIT_WAIT_MAX, RESET_MARGIN
+from relay.supervision.restart import LIMIT_TRIES, LIMIT_WAIT, RESET_MARGIN
 
 REPEATED = frozenset({"nudge", "gate", "run", "wait", "restart", "resume"})
 """Actions that are repeated if the incident recurs. All others are done once."""
@@ -122,4 +122,4 @@ def _wait(incident: Incident, earlier: int, now: float, chance: Callable[[], flo
     if incident.reset_at is not None and incident.reset_at > now:
         least, most = RESET_MARGIN
         return incident.reset_at - now + least + (most - least) * chance()
-    return float(min(LIMIT_WAIT * 2**earlier, LIMIT_WAIT_MAX) * (1 + JITTER * chance()))
+    return LIMIT_WAIT.wait(earlier + 1, chance())

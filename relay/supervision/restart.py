@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from relay.backoff import Backoff
 from relay.supervision.policy import Supervision
 from relay.supervision.states import PAUSED, Phase
 
@@ -16,12 +17,10 @@ RESET_MARGIN = (60.0, 360.0)
 """Least and most seconds from a limit's reset until an agent continues, so that an account's agents do not
 all start at once."""
 
-LIMIT_WAIT, LIMIT_WAIT_MAX, LIMIT_TRIES = 30.0, 900.0, 6
-"""If a limit's reset is unknown: seconds before the first try, the longest wait before a later one (each wait
-is twice the previous one), and the number of tries."""
+JITTER = (1.0, 1.2)
 
-JITTER = 0.2
-"""The largest random fraction added to a pause, so that agents that failed together do not start together."""
+LIMIT_WAIT, LIMIT_TRIES = Backoff(30.0, 900.0, JITTER), 6
+"""If a limit's reset is unknown: the waits before the tries, and the number of tries."""
 
 LIMITS = frozenset({"rate_limited", "overloaded", "network"})
 """Classes of failures that pass with time."""
@@ -122,7 +121,7 @@ def _wait(
         return RestartDecision(Phase.WAITING, reason, at, note, replace(history, waits=0))
     if history.waits >= LIMIT_TRIES:
         return RestartDecision(Phase.FAILED, f"{reason}; {LIMIT_TRIES} attempts failed", history=history)
-    pause = min(LIMIT_WAIT * 2**history.waits, LIMIT_WAIT_MAX) * (1 + JITTER * chance())
+    pause = LIMIT_WAIT.wait(history.waits + 1, chance())
     note = f"trying again in {span(pause)} ({history.waits + 1} of {LIMIT_TRIES})"
     return RestartDecision(
         Phase.WAITING, reason, now + pause, note, replace(history, waits=history.waits + 1)
@@ -144,7 +143,7 @@ def _back_off(
         times = "once" if most == 1 else f"{most} times"
         why = f"{reason}; restarted {times} within {span(policy.restart_window)}" if most else reason
         return RestartDecision(Phase.FAILED, why, history=RestartHistory(counted))
-    pause = min(policy.backoff * 2 ** len(counted), policy.backoff_max) * (1 + JITTER * chance())
+    pause = Backoff(policy.backoff, policy.backoff_max, JITTER).wait(len(counted) + 1, chance())
     note = f"restarting in {span(pause)} ({len(counted) + 1} of {policy.max_restarts})"
     return RestartDecision(Phase.BACKOFF, reason, now + pause, note, RestartHistory((*counted, now)))
 

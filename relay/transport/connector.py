@@ -7,6 +7,7 @@ import contextlib
 from collections import deque
 from dataclasses import replace
 
+from relay.backoff import Backoff
 from relay.errors import BrokerError
 from relay.home import Home
 from relay.transport import broker
@@ -14,9 +15,9 @@ from relay.transport.credentials import Credentials, Login, anybody, for_endpoin
 from relay.transport.endpoint import Endpoint, endpoints
 from relay.transport.mqtt import LONGEST_SECONDS, ConnectionLost, LoginRefused, MqttTransport
 
-NODE_SECONDS = 3.0
-"""Seconds that a node may take to answer if there is another one to try; doubled after each failed
-connection, because over a slow link the answer to a long message takes longer."""
+NODE_ANSWERS = Backoff(3.0, LONGEST_SECONDS)
+"""How long a node may take to answer if there is another one to try: longer after each failed connection,
+because over a slow link the answer to a long message takes longer."""
 
 _LOGINS = 5
 
@@ -35,7 +36,7 @@ class Connector:
         """
         self._home = home
         self._nodes = deque(endpoints(url or ""))  # in the order in which to try them
-        self._patience = NODE_SECONDS
+        self._patience = NODE_ANSWERS.first
         self._port = port
         self.external = bool(self._nodes)
 
@@ -83,7 +84,7 @@ class Connector:
 
         failures: how many connections failed in a row.
         """
-        self._patience = min(LONGEST_SECONDS, NODE_SECONDS * 2.0 ** min(failures - 1, 10))
+        self._patience = NODE_ANSWERS.wait(failures)
         self._nodes.rotate(-1)
         return [node.url for node in self._nodes]
 

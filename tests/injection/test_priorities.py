@@ -11,7 +11,7 @@ from relay.errors import RelayError
 from relay.eventbus import EventBus, answers
 from relay.injection.events import MayBegin
 from relay.injection.injection import Injection, Outcome, Result
-from relay.injection.queue import FIRST_RETRY, HASTY, LAST_RETRY, InjectionQueue
+from relay.injection.queue import HASTY, RETRY, InjectionQueue
 from relay.message import Priority
 
 ROOM = 9_000
@@ -192,7 +192,7 @@ def test_a_refused_text_is_tried_again_ever_less_often() -> None:
             await queue.begin(injection, begins=True)
             refusal = queue.refused(injection)
             assert refusal is not None
-            delays.append(refusal.delay)
-        assert delays == [min(FIRST_RETRY * 2**number, LAST_RETRY) for number in range(7)]
+            delays.append(refusal.until)
+        assert delays == [min(RETRY.first * 2**number, RETRY.last) for number in range(7)]
 
     asyncio.run(main())

@@ -27,6 +27,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from relay.backoff import Backoff
 from relay.errors import MessageRefused
 from relay.eventbus import Event
 from relay.home import Home
@@ -390,7 +391,8 @@ def _main(actor: Actor, commands: Connection, failpoint: Failpoint | None, liste
         return [receipt for receipt in receipts(*arguments) if receipt.state is not State.STORED]
 
     Inbox.receipts = final_receipts  # type: ignore[method-assign]
-    publisher.FIRST_RETRY = publisher._LOOK_AGAIN = outgoing.LOOK = 0.2
+    publisher._LOOK_AGAIN = outgoing.LOOK = 0.2
+    publisher.RETRY = Backoff(0.2, 60.0)
     name_claims.OBJECTION_SECONDS = 0.5
     if not listens:
         PresenceListener._take = lambda _: False  # type: ignore[method-assign]

@@ -20,6 +20,7 @@ from clients import Agent, running
 from failpoints import FOLDER, Actor
 
 from ledgers import messages, states
+from relay.backoff import Backoff
 from relay.home import Home
 from relay.message import MAX_BODY, Message, State
 from relay.messaging import publisher
@@ -295,7 +296,7 @@ def test_mail_arrives_after_receiver_and_broker_are_killed_together(
     home: Home, far: Home, server: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Then no will is published, and the retained announcement, if any, says that Bob is online."""
-    monkeypatch.setattr(publisher, "FIRST_RETRY", 0.5)
+    monkeypatch.setattr(publisher, "RETRY", Backoff(0.5, 60.0))
     server.start()
     count = many(50)
 

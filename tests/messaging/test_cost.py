@@ -16,6 +16,7 @@ import pytest
 from brokers import Embedded
 from clients import Agent, running
 
+from relay.backoff import Backoff
 from relay.home import Home
 from relay.message import State
 from relay.messaging import client, outgoing, presence_listener, publisher
@@ -105,8 +106,8 @@ async def sees_second_connection(agent: Agent, name: str) -> None:
 def test_a_message_costs_what_the_docs_say(
     home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(publisher, "FIRST_RETRY", 1e6)  # a slow machine would pay twice for a message
-    monkeypatch.setattr(publisher, "LAST_RETRY", 1e6)
+    # A slow machine would pay twice for a message.
+    monkeypatch.setattr(publisher, "RETRY", Backoff(1e6, 1e6))
     directory = tmp_path / "broker"
     directory.mkdir()
     server = Embedded(directory)

@@ -16,6 +16,7 @@ from clients import Agent, abroad, register, running, send_as_user
 
 from ledgers import in_ledger, post
 from relay import names
+from relay.backoff import Backoff
 from relay.errors import MessageRefused, NameInUse, UnknownRecipient
 from relay.home import Home
 from relay.message import MAX_BODY, State
@@ -76,8 +77,7 @@ def test_within_a_home_only_one_copy_of_a_message_passes_through_the_broker(
 ) -> None:
     """Messages and outcomes are in the shared ledger; the copy is for programs outside."""
     monkeypatch.setattr(client, "SWEEP_EVERY", 3600.0)
-    monkeypatch.setattr(publisher, "FIRST_RETRY", 3600.0)
-    monkeypatch.setattr(publisher, "LAST_RETRY", 3600.0)
+    monkeypatch.setattr(publisher, "RETRY", Backoff(3600.0, 3600.0))
     published: list[str] = []
     publish = MqttTransport.publish
 

@@ -17,6 +17,7 @@ from clients import Agent, abroad, far_from, register, running
 from failpoints import far_url
 
 from ledgers import in_ledger, send
+from relay.backoff import Backoff
 from relay.errors import LedgerError
 from relay.home import Home
 from relay.message import State
@@ -116,8 +117,7 @@ def test_a_message_to_a_joining_agent_arrives_without_a_retry_delay(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Bob is known before his mailbox exists; a message published in between is lost, and resent."""
-    monkeypatch.setattr(publisher, "FIRST_RETRY", 1e6)
-    monkeypatch.setattr(publisher, "LAST_RETRY", 1e6)
+    monkeypatch.setattr(publisher, "RETRY", Backoff(1e6, 1e6))
 
     async def scenario() -> None:
         arriving = await abroad(home, "Bob")

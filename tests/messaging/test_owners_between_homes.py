@@ -9,6 +9,7 @@ import pytest
 from clients import Agent, running
 
 from ledgers import in_ledger, post
+from relay.backoff import Backoff
 from relay.errors import ReceiverEnded, UnknownRecipient
 from relay.home import Home
 from relay.message import State
@@ -103,7 +104,7 @@ def test_an_outcome_that_nobody_received_is_requested(
     """The message used to stay *stored* forever if its sender's connection had ended by then."""
     monkeypatch.setattr(outgoing, "LINGER", 2.0)
     monkeypatch.setattr(outgoing, "LOOK", 0.5)
-    monkeypatch.setattr(transit, "FIRST_ASK", 1.0)
+    monkeypatch.setattr(transit, "ASK", Backoff(1.0, 3600.0))
 
     async def scenario() -> None:
         async with running(Agent(home, "Alice")) as alice, running(agent(home, far, FIRST)) as claude:

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 from clients import Agent, register, running
 
+from relay.backoff import Backoff
 from relay.errors import BrokerError
 from relay.home import Home
 from relay.transport import broker, connector, mqtt
@@ -330,7 +331,7 @@ def test_the_next_node_is_tried_immediately(
     home: Home, monkeypatch: pytest.MonkeyPatch, first: Serve | None
 ) -> None:
     """A node that does not answer gets its few seconds (here half of one), and no more."""
-    monkeypatch.setattr(connector, "NODE_SECONDS", 0.5)
+    monkeypatch.setattr(connector, "NODE_ANSWERS", Backoff(0.5, 60.0))
     _, credentials = broker.admit(home, "default", "Alice")
     good = broker.ensure(home)
 

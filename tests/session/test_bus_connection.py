@@ -16,7 +16,7 @@ from relay.control.sessions import CONNECTING
 from relay.errors import BrokerError, HomeError, LedgerError, NameInUse, RelayError
 from relay.eventbus import EventBus, handles
 from relay.features import bus_connection
-from relay.features.bus_connection import FIRST_RETRY, LAST_RETRY, LEDGER_RETRY, NAME_RETRY, BusConnection
+from relay.features.bus_connection import LEDGER_RETRY, NAME_RETRY, RETRY, BusConnection
 from relay.lifecycle import Describe
 from relay.messaging.client import MessagingClient, current_client
 from relay.messaging.events import ClientOpened, StatusReported
@@ -157,8 +157,8 @@ def test_a_request_for_the_client_waits_for_the_first_attempt(tmp_path: Path) ->
     [
         (LedgerError("the ledger is locked."), LEDGER_RETRY),
         (NameInUse("Alice is on another host."), NAME_RETRY),
-        (BrokerError("the broker does not start."), FIRST_RETRY),
-        (HomeError("the directory is another user's."), FIRST_RETRY),
+        (BrokerError("the broker does not start."), RETRY.first),
+        (HomeError("the directory is another user's."), RETRY.first),
     ],
 )
 def test_a_failed_connection_is_reported_once_and_retried(
@@ -181,7 +181,7 @@ def test_an_internal_error_is_logged_reported_and_retried(
     assert "the bus failed (KeyError: 'boot')." in scene.reported[0] and "keeps trying" in scene.reported[0]
     assert "too many open files" in scene.reported[1]
     assert all(record.exc_info for record in caplog.records) and len(caplog.records) == 8
-    assert scene.pauses == [3, 6, 12, 24, 48, LAST_RETRY, LAST_RETRY, LAST_RETRY]
+    assert scene.pauses == [3, 6, 12, 24, 48, RETRY.last, RETRY.last, RETRY.last]
 
 
 def test_opening_a_client_is_retried(tmp_path: Path) -> None:

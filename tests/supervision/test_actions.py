@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from relay.supervision.actions import ERRORS, REPEATED, ActionStep, Tries, chosen, decide, kind_of
 from relay.supervision.events import Incident
 from relay.supervision.policy import Action, ActionName, Supervision
-from relay.supervision.restart import LIMIT_TRIES, LIMIT_WAIT, LIMIT_WAIT_MAX, RESET_MARGIN
+from relay.supervision.restart import LIMIT_TRIES, LIMIT_WAIT, RESET_MARGIN
 
 NOW = 1_000_000.0
 ACTIONS = get_args(ActionName)
@@ -106,7 +106,7 @@ def test_waits_double_up_to_a_limit() -> None:
     while (step := response(Supervision(), Incident("error", "network"), tries)) and step.action == "wait":
         waits.append(step.at - NOW)
         tries = step.tries
-    assert waits == [min(LIMIT_WAIT * 2**n, LIMIT_WAIT_MAX) for n in range(LIMIT_TRIES)]
+    assert waits == [min(LIMIT_WAIT.first * 2**n, LIMIT_WAIT.last) for n in range(LIMIT_TRIES)]
 
 
 @pytest.mark.parametrize("chance", [0.0, 1.0])
@@ -118,7 +118,7 @@ def test_a_known_reset_sets_the_wait(chance: float) -> None:
 
 def test_a_reset_that_has_passed_counts_as_unknown() -> None:
     step = response(Supervision(), Incident("error", "rate_limited", NOW - 1))
-    assert step is not None and step.at == NOW + LIMIT_WAIT
+    assert step is not None and step.at == NOW + LIMIT_WAIT.first
 
 
 def test_the_first_action_that_matches_the_error_class_wins() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from relay.supervision.policy import Supervision
 from relay.supervision.restart import (
     LIMIT_TRIES,
-    LIMIT_WAIT_MAX,
+    LIMIT_WAIT,
     RESET_MARGIN,
     AgentExit,
     RestartDecision,
@@ -129,7 +129,7 @@ def test_a_usage_limit_with_an_unknown_reset_backs_off() -> None:
         assert decision.at is not None
         pauses.append(decision.at - NOW)
         history = decision.history
-    assert pauses == [30, 60, 120, 240, 480, LIMIT_WAIT_MAX]
+    assert pauses == [30, 60, 120, 240, 480, LIMIT_WAIT.last]
     assert after(AgentExit(1, failure="rate_limited"), history).phase is Phase.FAILED
 
 
