@@ -11,7 +11,7 @@ TICK = 5.0
 """Seconds between two ticks of a process. Periodic work is done together, at a tick: most of its cost is
 waking up the process."""
 
-LOOK = 60.0
+WALL_CHECK_EVERY = 60.0
 """Seconds between two checks for a distant wall-clock time: timers stop while a machine sleeps."""
 
 _PHASE = random.uniform(0, TICK)  # spreads out the wake-ups of processes that start together
@@ -52,5 +52,5 @@ class WallClock(Clock):
         return time.time()
 
     def look(self, due: float, call: Callable[[], object]) -> asyncio.TimerHandle:
-        """Call `call` at `due`, or after LOOK if that is sooner, to check the time and call this again."""
-        return self.later(min(max(due - self.now(), 0.0), LOOK), call)
+        """Call `call` at `due`, at most WALL_CHECK_EVERY from now, to check the time and call this again."""
+        return self.later(min(max(due - self.now(), 0.0), WALL_CHECK_EVERY), call)

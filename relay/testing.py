@@ -38,7 +38,7 @@ from relay.names import suggest
 from relay.place import TERMINAL, Place
 from relay.readers.line import Line
 
-PATIENCE = 30.0
+HANDLER_TIMEOUT = 30.0
 """Seconds that a handler may take, and then what it has left running."""
 
 
@@ -183,7 +183,7 @@ class HandlerSession:
         self,
         scene: Callable[[Runner, Context, Surroundings], Awaitable[object]],
         *,
-        timeout: float = PATIENCE,
+        timeout: float = HANDLER_TIMEOUT,
     ) -> Surroundings:
         """Run `scene` on a new event loop, and what it left running; return what happened."""
 
@@ -193,8 +193,8 @@ class HandlerSession:
             try:
                 await scene(runner, self.context(around), around)
                 while left := asyncio.all_tasks() - {asyncio.current_task()}:
-                    if not (await asyncio.wait(left, timeout=PATIENCE))[0]:
-                        raise TimeoutError(f"{len(left)} calls did not end within {PATIENCE:g} s")
+                    if not (await asyncio.wait(left, timeout=HANDLER_TIMEOUT))[0]:
+                        raise TimeoutError(f"{len(left)} calls did not end within {HANDLER_TIMEOUT:g} s")
             finally:
                 runner.close()
             return around

@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 TAKEN = 3.0
 """Seconds for the session to take the event; a session that is gone or frozen costs the agent no more."""
 
-AGAIN = 10.0
+GUARDED_TIMEOUT = 10.0
 """Seconds for a session to take an event that is guarded, or that another session ended over."""
 
 ANSWER = 90.0
 """Seconds for the session's answer after that: a rule may run for a minute (docs/AGENTS.md)."""
 
-LONGEST = AGAIN + ANSWER
+LONGEST = GUARDED_TIMEOUT + ANSWER
 """Maximum seconds to wait for sessions, regardless of how many have ended over the event."""
 
 TRIES = 3
@@ -76,7 +76,7 @@ _TOOL = "tool_pre"
 _FIRST = "SessionStart"
 """An agent's first event, sent while its session is still loading; hook_setup writes its kind's name."""
 
-_POLL = 0.02  # seconds between two attempts to connect
+_CONNECT_EVERY = 0.02  # seconds between two attempts to connect
 
 _REPEAT = 0.1
 """Seconds after which a time limit is enforced again: a system call that begins at that moment misses it."""
@@ -122,7 +122,7 @@ def hook(event: str, path: str, agent: str, refusals: "Callable[[], list[Refusal
             return
         if decide and not waits and not answer and _guarded(event, path, refusals):
             waits = True
-            limit(AGAIN - TAKEN)
+            limit(GUARDED_TIMEOUT - TAKEN)
             return
         expired = True
         raise _Expired
@@ -152,7 +152,7 @@ def hook(event: str, path: str, agent: str, refusals: "Callable[[], list[Refusal
                     break
                 # The session has ended over the event; ask the next one, if any, the same.
                 waits = True
-                limit(AGAIN)
+                limit(GUARDED_TIMEOUT)
                 channel = _connect(event, path, refusals, decide=decide)
         except BaseException:  # noqa: BLE001 (what has arrived so far counts)
             expired = True
@@ -236,7 +236,7 @@ def _connect(event: str, path: str, refusals: "Callable[[], list[Refusal]]", *, 
         except (FileNotFoundError, ConnectionRefusedError):
             if event != _FIRST and not (decide and _guarded(event, path, refusals)):
                 raise
-            sleep(_POLL)
+            sleep(_CONNECT_EVERY)
         else:
             return channel
 

@@ -22,7 +22,7 @@ from relay.errors import UsageError
 from relay.home import Home
 from relay.text import visible
 
-_PATIENCE = 30.0  # seconds a session may take to walk through a long menu key by key
+_MENU_TIMEOUT = 30.0  # seconds a session may take to walk through a long menu key by key
 _UNCONFIRMED = "The question is still on the screen: check its terminal."
 
 
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"{session.name} is now asking something else. Nothing was typed.")
     if answering:
         request = {"op": "answer", "id": asked["id"], "choice": args.choice or "", "text": args.text}
-        answer = session.ask(request, _PATIENCE)
+        answer = session.ask(request, _MENU_TIMEOUT)
         asked |= {key: answer[key] for key in ("result", "option", "typed")}
     if args.json:
         print_json(asked)

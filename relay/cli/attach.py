@@ -28,7 +28,7 @@ from relay.peer import connect as connect_to
 from relay.storage.locks import is_held
 from relay.terminal.client import HANDLED, SHIM_DIED, Client, SwitchAgent, TerminalMode
 
-_PATIENCE = 5.0  # seconds the shim has to take over our terminal
+_TAKEOVER_TIMEOUT = 5.0  # seconds the shim has to take over our terminal
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -110,7 +110,7 @@ def _attach(session: SessionInfo, mode: TerminalMode, *, takeover: bool) -> int:
     saved = [*flags, [c[0] if isinstance(c, bytes) else c for c in control]]
     request = {"op": "attach", "interactive": True, "saved": saved, "takeover": takeover}
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
-        channel.settimeout(_PATIENCE)
+        channel.settimeout(_TAKEOVER_TIMEOUT)
         # Block signals until the client handles them: one would leave the terminal raw.
         signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
         try:

@@ -29,7 +29,7 @@ from relay.errors import RelayError
 from relay.home import PYTHON
 from relay.text import visible
 
-_PATIENCE = 30.0  # seconds for the whole conversation, which takes less than one
+_DEMO_TIMEOUT = 30.0  # seconds for the whole conversation, which takes less than one
 _TICK = 0.01  # seconds between two reads of the agents' log
 _COLOURS = {"Alice": "36", "Bob": "35", "relay": "2"}  # SGR (ECMA-48 8.3.117): cyan, magenta, faint
 
@@ -46,7 +46,7 @@ class LogLine:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     help = "give up after (default: %(default)g)"
-    parser.add_argument("--timeout", type=seconds, default=_PATIENCE, metavar="SECONDS", help=help)
+    parser.add_argument("--timeout", type=seconds, default=_DEMO_TIMEOUT, metavar="SECONDS", help=help)
 
 
 def run(args: argparse.Namespace) -> int:

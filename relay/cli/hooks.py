@@ -55,7 +55,7 @@ from relay.text import count, visible
 
 _SHORTEST = 4  # minimum characters to abbreviate an id; fewer may be a misspelt name
 
-PATIENCE = 15.0
+REREAD_TIMEOUT = 15.0
 """Seconds a session has to reread its files."""
 
 
@@ -225,7 +225,7 @@ def _tell(session: SessionInfo, operation: str, report: Outcomes) -> None:
     """Make `session` reread its rules; report how many it has, and mistakes in the files."""
     fields = {"name": session.name, "team": session.team}
     with report.attempt(f"{session.name} keeps its previous rules", **fields):
-        answer = session.ask({"op": operation}, PATIENCE)
+        answer = session.ask({"op": operation}, REREAD_TIMEOUT)
         on = sum(rule["enabled"] for rule in answer["rules"])
         report.done(f"{session.name} has {count(on, 'rule')}.", **fields, outcome="reloaded", rules=on)
         if operation == "reload_rules":

@@ -44,7 +44,7 @@ from relay.terminal.tty_state import TtyState
 from relay.text import count, one_line, printable_json, visible
 
 _QUIET = 2.0  # seconds without output after which the program counts as waiting for input
-_LOOK = 0.1  # seconds between two checks of the state
+_STATE_CHECK_EVERY = 0.1  # seconds between two checks of the state
 _STILL = 5.0  # seconds a single screen counts as quiet: longer than any pause, shorter than a failure
 
 
@@ -137,7 +137,7 @@ def inspect(cast: Cast, profile: Profile) -> Inspection:
         directives += reading.directives
         if reader.screen is None or pipeline.now < next_look:
             continue
-        next_look = pipeline.now + _LOOK
+        next_look = pipeline.now + _STATE_CHECK_EVERY
         sight = _sight(
             [row.text for row in reader.screen.rows()],
             reader.screen.title,

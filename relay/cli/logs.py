@@ -29,7 +29,7 @@ from relay.recording.store import StoredLog
 from relay.storage.locks import is_held
 from relay.text import count, printable_json, visible
 
-_PATIENCE = 2.0  # seconds for the session's answer; the log can be read without one
+_ANSWER_TIMEOUT = 2.0  # seconds for the session's answer; the log can be read without one
 _ADVICE = "an agent reads only its own logs, unless the other agent's `look` setting allows more."
 
 
@@ -83,7 +83,7 @@ def _log(home: Home, name: str, team: str | None) -> StoredLog:
     if any(same(claim.name, name) for claim in claims(home, team)):
         claim = find_claim(home, name, team)
         try:
-            answer = find(home, name, claim.team, _PATIENCE).ask({"op": "logs"})
+            answer = find(home, name, claim.team, _ANSWER_TIMEOUT).ask({"op": "logs"})
             if (log := store.parse_log(Path(str(answer["path"])))) is not None:
                 return log
         except (SessionUnresponsive, NoSuchSession):

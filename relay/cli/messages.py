@@ -46,7 +46,7 @@ _COLOURS = {
     State.READ: GREEN,
 }
 _FOLLOWED = 500  # messages to check again, besides all from the oldest unsettled one on
-_POLL = 0.2
+_LEDGER_CHECK_EVERY = 0.2
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -130,7 +130,7 @@ def _follow(
                         print(printable_json(_public(entry)), flush=True)
                 elif fresh:
                     print_table(map(_row, fresh), colours=[*map(_colours, fresh)])
-            time.sleep(_POLL)
+            time.sleep(_LEDGER_CHECK_EVERY)
     except KeyboardInterrupt:
         return 130
 

@@ -12,7 +12,7 @@ from relay.state.reasons import BUSY, UNSENT
 from relay.supervision.states import in_words
 from relay.text import one_line, visible
 
-PATIENCE = 2.0
+ANSWER_TIMEOUT = 2.0
 """Seconds to wait for the answer of the agent's session."""
 
 _LONGEST = 200  # characters of a reason, which may quote the agent's screen
@@ -39,7 +39,7 @@ def obstacle(home: Home, team: str, name: str) -> Obstacle | None:
         return Obstacle(f"{one_line(name)} is not running here", lasts=True)
     shown = one_line(claim.name)
     try:
-        answer = call(claim.socket, {"op": "explain"}, PATIENCE)
+        answer = call(claim.socket, {"op": "explain"}, ANSWER_TIMEOUT)
     except RelayError:
         return Obstacle(f"{shown} is {UNRESPONSIVE}: its session does not answer", lasts=True)
     state, reason = str(answer.get("state")), one_line(visible(str(answer.get("reason"))), _LONGEST)

@@ -30,7 +30,7 @@ from relay.cli.output import Outcomes, short_id
 from relay.cli.spawn import ask_session
 from relay.control import guard
 from relay.control.caller import caller
-from relay.control.sessions import PATIENCE, claims, find, have_carried
+from relay.control.sessions import SESSION_TIMEOUT, claims, find, have_carried
 from relay.errors import LedgerError, NotAllowed, UsageError
 from relay.home import Home
 from relay.message import State
@@ -105,7 +105,7 @@ def _supervised(home: Home, args: argparse.Namespace, report: Outcomes) -> None:
     if args.account is not None:
         _release_account(Accounts(home), args.account, report)
     if session is not None:
-        held = session.ask({"op": "release"}, PATIENCE)["held"]
+        held = session.ask({"op": "release"}, SESSION_TIMEOUT)["held"]
         said = f"{session.name} {'continues' if held else 'is not held'}."
         report.done(said, name=session.name, team=session.team, outcome="released" if held else "not held")
 

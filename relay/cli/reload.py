@@ -12,7 +12,7 @@ import time
 
 from relay.cli.arguments import add_json, add_team, agent_name
 from relay.cli.output import Outcomes
-from relay.control.sessions import PATIENCE, SessionInfo, call, claims, find_claim
+from relay.control.sessions import SESSION_TIMEOUT, SessionInfo, call, claims, find_claim
 from relay.errors import RelayError, UsageError
 from relay.home import Home
 from relay.names import unique
@@ -21,7 +21,7 @@ from relay.session.active_config import ActiveConfig
 STARTS = 30.0
 """Seconds a session may take, on a busy machine, to start or to fail for good after three tries."""
 
-_LOOK = 0.02  # seconds between two checks for the new session
+_SESSION_CHECK_EVERY = 0.02  # seconds between two checks for the new session
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -55,18 +55,18 @@ def _reload(home: Home, claim: SessionInfo, report: Outcomes) -> None:
     Raise RelayError if it fails, or cannot use a file, so that what was in force before still is.
     """
     with report.attempt(claim.name, name=claim.name, team=claim.team):
-        before = call(claim.shim, {"op": "reload"}, PATIENCE)["generation"]
+        before = call(claim.shim, {"op": "reload"}, SESSION_TIMEOUT)["generation"]
         deadline = time.monotonic() + STARTS
         while True:
-            status = call(claim.shim, {"op": "status"}, PATIENCE)
+            status = call(claim.shim, {"op": "status"}, SESSION_TIMEOUT)
             if status["failed"]:
                 raise RelayError(f"the new session failed: {status['failed']}. See session.log.")
             if status["generation"] > before and status["ready"]:
                 break
             if time.monotonic() > deadline:
                 raise RelayError("the new session is not ready yet. `relay ps` shows when it is.")
-            time.sleep(_LOOK)
-        session = call(claim.socket, {"op": "info"}, PATIENCE)["info"]["id"]
+            time.sleep(_SESSION_CHECK_EVERY)
+        session = call(claim.socket, {"op": "info"}, SESSION_TIMEOUT)["info"]["id"]
         if mistakes := ActiveConfig.load(home, session).mistakes:
             what = f"{claim.name} has a new session, but not all of its configuration."
             raise RelayError("\n".join((what, *mistakes)))

@@ -13,13 +13,13 @@ import time
 from relay.agents import catalog
 from relay.cli.arguments import add_json, add_team, agent_name
 from relay.cli.output import Outcomes
-from relay.control.sessions import PATIENCE, SessionInfo, call, find
+from relay.control.sessions import SESSION_TIMEOUT, SessionInfo, call, find
 from relay.errors import ConfigError, NoSuchSession, RelayError
 from relay.home import Home
 from relay.lifecycle import Order
 from relay.names import unique
 
-_LOOK = 0.05  # seconds between two checks for the new agent
+_AGENT_CHECK_EVERY = 0.05  # seconds between two checks for the new agent
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +47,7 @@ def restart(home: Home, sessions: list[SessionInfo], report: Outcomes, *, now: b
     asked: list[tuple[SessionInfo, float]] = []
     for session in sessions:
         with report.attempt(session.name, name=session.name, team=session.team):
-            answer = session.ask({"op": "restart", "now": now, "how": how}, PATIENCE)
+            answer = session.ask({"op": "restart", "now": now, "how": how}, SESSION_TIMEOUT)
             asked.append((session, time.monotonic() + float(answer["patience"])))
     for session, deadline in asked:
         with report.attempt(session.name, name=session.name, team=session.team):
@@ -76,11 +76,11 @@ def _again(before: SessionInfo, deadline: float) -> tuple[int, bool]:
     """
     while True:
         try:
-            status = call(before.shim, {"op": "status"}, PATIENCE)
+            status = call(before.shim, {"op": "status"}, SESSION_TIMEOUT)
         except NoSuchSession:
             raise RelayError("it has ended and was not restarted. See session.log.") from None
         if status["restarts"] != before.restarts and (status["ready"] or status["failed"]):
             return int(status["agent_pid"]), bool(status.get("resumes"))  # an older relay's shim does not say
         if time.monotonic() > deadline:
             raise RelayError("it has not restarted yet. `relay ps` shows when it has.")
-        time.sleep(_LOOK)
+        time.sleep(_AGENT_CHECK_EVERY)

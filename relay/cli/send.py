@@ -51,7 +51,7 @@ from relay.storage.locks import is_held
 from relay.text import listed, one_line
 
 _GLANCE = 1.0  # seconds to watch the message without --wait, unless something lasting keeps it waiting
-_POLL = 0.01
+_LEDGER_CHECK_EVERY = 0.01
 _REASON = 200  # maximum characters of the reason for a state, which a peer may have given
 
 Row = dict[str, Any]
@@ -212,7 +212,7 @@ def _post(home: Home, ledger: Ledger, team: str, sender: str, outgoing: Outgoing
         except (ReceiverEnded, ReceiverStarting):
             if time.monotonic() >= deadline or not is_alive(team, outgoing.to):
                 raise
-            time.sleep(_POLL)
+            time.sleep(_LEDGER_CHECK_EVERY)
 
 
 def _heard(home: Home, team: str) -> set[str]:
@@ -304,7 +304,7 @@ def _follow(
                 tell(row)
         if all(_ended(row) or lasts(row) for row in rows) or time.monotonic() >= deadline:
             return rows
-        time.sleep(_POLL)
+        time.sleep(_LEDGER_CHECK_EVERY)
 
 
 def _ended(row: Row) -> bool:

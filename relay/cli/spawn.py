@@ -35,12 +35,12 @@ from relay.supervision.records import AgentRecord, Records
 from relay.supervision.restart import describe
 from relay.supervision.spawn import WINDOW, SpawnFacts, SpawnRequest, permit
 
-PATIENCE = 300.0
+START_TIMEOUT = 300.0
 """Seconds for the session's answer: other agents may be starting first."""
 
 _LONGEST = 240.0  # seconds to wait for other starts: less than the session waits for this one
 _SETTLED = 10.0  # seconds the session of an agent that failed at once has to record it
-_LOOK = 0.05
+_RECORD_CHECK_EVERY = 0.05
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
 def ask_session(own: Caller, request: dict[str, str]) -> str | None:
     """Return the answer of the session of `own`; None if that agent may not start and end others."""
     try:
-        return str(call(own.socket, request, PATIENCE)["text"])
+        return str(call(own.socket, request, START_TIMEOUT)["text"])
     except UsageError:  # it does not know the operation
         return None
 
@@ -121,7 +121,7 @@ def _start(home: Home, fleet: Fleet, agent: FleetAgent) -> None:
     records, team = Records(home), fleet.team
     deadline = time.monotonic() + _SETTLED
     while time.monotonic() < deadline and any(same(each.name, agent.name) for each in claims(home, team)):
-        time.sleep(_LOOK)
+        time.sleep(_RECORD_CHECK_EVERY)
     record = records.get(team, agent.name)
     if record is not None and same(record.parent, agent.supervision.parent):  # reported below
         records.change(team, agent.name, lambda record: replace(record, reported=True))

@@ -19,7 +19,7 @@ from dataclasses import replace
 from relay.cli.arguments import add_json, add_team, agent_name
 from relay.cli.output import Outcomes
 from relay.control.sessions import (
-    PATIENCE,
+    SESSION_TIMEOUT,
     UNRESPONSIVE,
     SessionInfo,
     call,
@@ -37,7 +37,7 @@ from relay.supervision.states import ENDED, Phase
 HANGS = 1.0
 """Seconds without an answer after which `--now` assumes that a session hangs."""
 
-_LOOK = 0.02  # seconds between two checks for the end of a session, without pidfd_open(2)
+_END_CHECK_EVERY = 0.02  # seconds between two checks for the end of a session, without pidfd_open(2)
 _LAST_STEPS = 10.0  # seconds for the last steps of a session that no longer listens
 
 
@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("name the sessions to stop, or use --all. `relay ps` lists them.")
     home = Home.from_env()
     if args.all:
-        sessions = live(home, args.team, HANGS if args.now else PATIENCE)
+        sessions = live(home, args.team, HANGS if args.now else SESSION_TIMEOUT)
         if not (sessions or args.json):
             print("No agent is running.")
     else:
@@ -84,10 +84,10 @@ def end(home: Home, sessions: list[SessionInfo], report: Outcomes, *, now: bool)
         try:
             if session.state == UNRESPONSIVE and (now or not works(session)):
                 order = {"op": "stop", "now": now}
-                patience = float(call(session.shim, order, PATIENCE)["patience"])
+                patience = float(call(session.shim, order, SESSION_TIMEOUT)["patience"])
             else:
                 for _ in range(2 if now else 1):
-                    patience = float(session.ask({"op": "stop"}, PATIENCE)["patience"])
+                    patience = float(session.ask({"op": "stop"}, SESSION_TIMEOUT)["patience"])
         except NoSuchSession:
             patience = _LAST_STEPS  # its agent has ended by itself
         except NotAllowed:
@@ -126,7 +126,7 @@ def _note_stopped(records: Records, before: AgentRecord) -> None:
 def chosen(home: Home, name: str, team: str | None, *, now: bool) -> SessionInfo:
     """Return the session to end. Raise NoSuchSession, or SessionUnresponsive for one that hangs."""
     try:
-        return find(home, name, team, HANGS if now else PATIENCE)
+        return find(home, name, team, HANGS if now else SESSION_TIMEOUT)
     except SessionUnresponsive:
         claim = find_claim(home, name, team)
         if now or not works(claim):
@@ -146,5 +146,5 @@ def _ended(pid: int, watch: int, patience: float) -> bool:
             os.kill(pid, 0)
         except ProcessLookupError:
             return True
-        time.sleep(_LOOK)
+        time.sleep(_END_CHECK_EVERY)
     return False

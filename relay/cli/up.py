@@ -34,7 +34,7 @@ from relay.supervision.records import Records
 from relay.supervision.restart import describe
 from relay.supervision.states import Phase, in_words
 
-_LOOK = 0.2  # seconds between two checks of agents that others wait for
+_AGENT_CHECK_EVERY = 0.2  # seconds between two checks of agents that others wait for
 
 _SAID = {
     "start": "would be started",
@@ -183,7 +183,7 @@ class _Upstart:
                 elif step.agent not in said:
                     said.add(step.agent)
                     self._report.say(f"{step.agent} waits until {_needs(step)}.")
-            time.sleep(_LOOK)
+            time.sleep(_AGENT_CHECK_EVERY)
 
     def _another_starts(self) -> None:
         self._report.say(another_starts(self._fleet.team))
@@ -218,7 +218,7 @@ class _Upstart:
                 self._report.say(
                     f"Waiting until {', '.join(left)} {'is' if len(left) == 1 else 'are'} ready."
                 )
-            time.sleep(_LOOK if left else 0)
+            time.sleep(_AGENT_CHECK_EVERY if left else 0)
 
     def tell(self, step: PlanStep) -> None:
         """Report what is, or would be, done for one agent."""

@@ -37,7 +37,7 @@ CONNECTING = "connecting"
 SESSION, SHIM = ".sock", ".shim"
 """The suffixes of the sockets of a session and of its shim."""
 
-SHIM_PATIENCE = 1.0
+SHIM_TIMEOUT = 1.0
 """Seconds to wait for the answer of a shim, which is never busy."""
 
 UNRESPONSIVE = "unresponsive"
@@ -46,7 +46,7 @@ UNRESPONSIVE = "unresponsive"
 MAX_LINE = 1 << 20
 """Maximum bytes of one control message: several times a message's body (64 KB) as JSON."""
 
-PATIENCE = 10.0
+SESSION_TIMEOUT = 10.0
 """Seconds that a command waits for a session that is starting or busy."""
 
 FOLLOWS = 30.0
@@ -71,7 +71,7 @@ ONCE = frozenset({"answer", "restart"})
 """Operations that are not repeated at the next session: it could not know which keys were pressed, or whether
 the agent has restarted by then."""
 
-_LOOK = 0.01  # seconds between two tries to reach a session that does not listen yet
+_CONNECT_EVERY = 0.01  # seconds between two tries to reach a session that does not listen yet
 _AT_ONCE = 64  # sessions asked at the same time
 
 
@@ -165,7 +165,7 @@ class SessionInfo:
 def failure(session: SessionInfo) -> str:
     """Return why the shim no longer starts sessions for the agent; "" if it does, or does not say."""
     try:
-        return str(call(session.shim, {"op": "status"}, SHIM_PATIENCE)["failed"])
+        return str(call(session.shim, {"op": "status"}, SHIM_TIMEOUT)["failed"])
     except (RelayError, KeyError):
         return ""
 
@@ -173,7 +173,7 @@ def failure(session: SessionInfo) -> str:
 def works(session: SessionInfo) -> bool:
     """Return False if the shim says that the agent's present session, if any, was never able to work."""
     try:
-        return bool(call(session.shim, {"op": "status"}, SHIM_PATIENCE)["ready"])
+        return bool(call(session.shim, {"op": "status"}, SHIM_TIMEOUT)["ready"])
     except (RelayError, KeyError):
         return True
 
@@ -187,7 +187,7 @@ def live(home: Home, team: str | None = None, timeout: float = 1.0) -> list[Sess
     return _ask_all(_sockets(home, team), timeout)
 
 
-def find(home: Home, name: str, team: str | None = None, timeout: float = PATIENCE) -> SessionInfo:
+def find(home: Home, name: str, team: str | None = None, timeout: float = SESSION_TIMEOUT) -> SessionInfo:
     """Return the session called `name`, waiting up to `timeout` seconds if it is starting or slow.
 
     team: None means that of relay.control.team_choice.
@@ -251,7 +251,7 @@ def call(path: Path, request: dict[str, Any], timeout: float = 5.0) -> dict[str,
     if line is None and operation in EFFECTS:
         deadline = max(deadline, time.monotonic() + FOLLOWS)
     while line is None and time.monotonic() < deadline:
-        time.sleep(_LOOK)
+        time.sleep(_CONNECT_EVERY)
         line = _exchange(path, {**request, "again": True}, deadline)
     if line is None:
         raise RelayError(f"the session at {path} ended before it answered. {_unknown(path, operation)}")
@@ -284,7 +284,7 @@ def _exchange(path: Path, request: dict[str, Any], deadline: float) -> bytes | N
     """Send one request and return the answer's line; None if the session ended during it."""
     with _connect(path, deadline) as channel:
         try:
-            channel.settimeout(max(deadline - time.monotonic(), _LOOK))
+            channel.settimeout(max(deadline - time.monotonic(), _CONNECT_EVERY))
             channel.sendall(json.dumps(request).encode() + b"\n")
             with channel.makefile("rb") as stream:
                 line = stream.readline(MAX_LINE)
@@ -378,7 +378,7 @@ def _connect(path: Path, deadline: float) -> socket.socket:
     """
     while True:
         channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        channel.settimeout(max(deadline - time.monotonic(), _LOOK))
+        channel.settimeout(max(deadline - time.monotonic(), _CONNECT_EVERY))
         try:
             connect(channel, path)
             return channel
@@ -389,7 +389,7 @@ def _connect(path: Path, deadline: float) -> socket.socket:
             raise _unresponsive(_claim(path)) from None
         if (claim := _claim(path)) is None or time.monotonic() >= deadline or _given_up(claim):
             raise _unresponsive(claim)
-        time.sleep(_LOOK)
+        time.sleep(_CONNECT_EVERY)
 
 
 def _given_up(claim: SessionInfo) -> bool:

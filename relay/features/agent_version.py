@@ -23,7 +23,7 @@ from relay.storage.progress import Progress
 LIMIT = 10.0
 """Seconds for a program to print its version; aider takes three on an idle machine."""
 
-PATIENCE = 60.0
+SLOW_LIMIT = 60.0
 """The same when nobody waits for the program, and it runs at the lowest CPU priority."""
 
 _STARTED = frozenset({"ready", "prompting", "failed"})
@@ -93,7 +93,7 @@ class AgentVersion:
         found = next((note["version"] for note in self._progress.notes if note["note"] == _ANSWER), None)
         if found is None:
             await self._started.wait()
-            found = await ask(self._argv[0], self._directory, self._env, before=_LEAST, limit=PATIENCE)
+            found = await ask(self._argv[0], self._directory, self._env, before=_LEAST, limit=SLOW_LIMIT)
             self._progress.note(_ANSWER, version=found)
         self._version = self._version or found
 

@@ -33,7 +33,7 @@ NAME_RETRY = 30.0
 RETRY = Backoff(3.0, 60.0)
 """The waits between two attempts after other failures, counted since a connection lasted for RETRY.last."""
 
-PATIENCE = 1.0
+NOTICE_AFTER = 1.0
 """Seconds without the broker after which the user gets a notice."""
 
 CLOSING = 4.0
@@ -178,7 +178,7 @@ class BusConnection:
         self._journal.write("bus", status=text)
         if not self._connected:
             self._status = text
-            self._bus.loop.call_later(PATIENCE, self._show_status)
+            self._bus.loop.call_later(NOTICE_AFTER, self._show_status)
         elif not text.startswith(_CONNECTED):  # the ledger refuses messages, and recovers by itself
             self._show_once(text)
         else:

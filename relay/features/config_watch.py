@@ -9,7 +9,7 @@ from relay.hooks import config_file
 from relay.lifecycle import SessionBegan
 from relay.terminal.events import Notify
 
-LOOK = 2.0
+FILE_CHECK_EVERY = 2.0
 """Seconds between two checks of a file."""
 
 
@@ -26,11 +26,11 @@ class ConfigWatch:
         for config in self._configs:
             if config_file.changed(config.path, config.digest):
                 continue
-            self._bus.loop.call_later(LOOK, self._look, config)
+            self._bus.loop.call_later(FILE_CHECK_EVERY, self._look, config)
 
     def _look(self, config: config_file.ConfigFile) -> None:
         if not config_file.changed(config.path, config.digest):
-            self._bus.loop.call_later(LOOK, self._look, config)
+            self._bus.loop.call_later(FILE_CHECK_EVERY, self._look, config)
             return
         text = (
             f"{config.path} has changed; this session keeps the version it started with. To use the new one, "

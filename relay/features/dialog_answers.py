@@ -29,7 +29,7 @@ from relay.text import one_line, visible
 STANDS = 0.2
 """Seconds for which a question must stay unchanged: some agents draw a dialog piece by piece."""
 
-LOOK = 0.02
+SCREEN_CHECK_EVERY = 0.02
 """Seconds between two looks at the screen."""
 
 FOLLOWS = 1.5
@@ -117,11 +117,11 @@ class DialogAnswers:
     async def _settled(self) -> ScreenQuestion:
         """Return the question once it is stable. Raise RelayError if there is none, or it is for a secret."""
         asked, stood = self._asked(), 0
-        for _ in range(round(FOLLOWS / LOOK)):
-            await asyncio.sleep(LOOK)
+        for _ in range(round(FOLLOWS / SCREEN_CHECK_EVERY)):
+            await asyncio.sleep(SCREEN_CHECK_EVERY)
             before, asked = asked, self._asked()
             stood = stood + 1 if asked == before and not self._terminal.output_pending() else 0
-            if stood * LOOK >= STANDS:
+            if stood * SCREEN_CHECK_EVERY >= STANDS:
                 break
         return asked
 
@@ -207,8 +207,8 @@ class DialogAnswers:
 
     async def _seen(self, condition: Callable[[], bool], seconds: float = FOLLOWS) -> bool:
         """Return True once `condition` holds, False after `seconds`."""
-        for _ in range(round(seconds / LOOK)):
+        for _ in range(round(seconds / SCREEN_CHECK_EVERY)):
             if not self._terminal.output_pending() and condition():
                 return True
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(SCREEN_CHECK_EVERY)
         return False

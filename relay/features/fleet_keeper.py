@@ -30,7 +30,7 @@ from relay.supervision.records import Records
 
 _log = logging.getLogger(__name__)
 
-LOOK = 30.0
+SCHEDULE_CHECK_EVERY = 30.0
 """Seconds between two checks for agents that are due: schedules have a precision of a minute."""
 
 
@@ -43,7 +43,7 @@ class FleetKeeper:
         journal: Journal,
         home: Home,
         *,
-        look: float = LOOK,
+        look: float = SCHEDULE_CHECK_EVERY,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._bus = bus

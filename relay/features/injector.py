@@ -43,7 +43,7 @@ from relay.injection.prompt import Prompt, PromptComposer
 from relay.injection.queue import InjectionQueue
 from relay.injection.reply_delivery import ReplyDelivery
 from relay.injection.typist import Typist
-from relay.injection.unfinished import PATIENCE, UNKNOWN, Step, Unfinished
+from relay.injection.unfinished import OUTCOME_TIMEOUT, UNKNOWN, Step, Unfinished
 from relay.injection.user_typing import UserTyping
 from relay.lifecycle import Describe, SessionBegan, SessionEnding, SessionSettling
 from relay.messaging.events import InHand
@@ -56,10 +56,10 @@ from relay.storage.progress import Progress
 from relay.terminal.events import KeysHeldBack, KeysTyped, KeysWritten, OutputRead
 from relay.text import listed
 
-FINISH_LOOK = 0.02
+FINISH_CHECK_EVERY = 0.02
 """Seconds between two looks for the outcome of a text that an earlier session was typing."""
 
-LOOK_MIN, LOOK_MAX = 0.001, 0.25
+READY_CHECK_MIN, READY_CHECK_MAX = 0.001, 0.25
 """Bounds, in seconds, of the poll interval for a program that is not ready: a tenth of the wait so far."""
 
 
@@ -309,7 +309,7 @@ class Injector:
     async def _found(self) -> Outcome:
         """Return the outcome of that text; if it is alone in the input, press Enter once."""
         left, loop = self._unfinished, self._bus.loop
-        deadline = loop.time() + PATIENCE
+        deadline = loop.time() + OUTCOME_TIMEOUT
         while left.mark and loop.time() < deadline:
             step = left.decide()
             if isinstance(step, Outcome):
@@ -321,7 +321,7 @@ class Injector:
                         return await left.submit(self._typist)
                 finally:
                     self._user.release()
-            await self._news.wait(FINISH_LOOK)
+            await self._news.wait(FINISH_CHECK_EVERY)
         return UNKNOWN
 
     def _end_unfinished(self, outcome: Outcome) -> None:
@@ -439,7 +439,7 @@ class Injector:
             if self._gate.allows(sight):
                 return True
             # A program may begin to read its terminal before a known quiet period is over.
-            again = min(max(self._news.age / 10, LOOK_MIN), LOOK_MAX)
+            again = min(max(self._news.age / 10, READY_CHECK_MIN), READY_CHECK_MAX)
             wait = self._gate.judge(sight).wait
             await self._news.wait(again if wait is None else min(again, wait))
         return False

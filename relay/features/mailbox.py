@@ -63,7 +63,7 @@ WINDOW = 64
 ANYBODY = "*"
 """In place of a sender's key, while it is unknown whose messages the ledger holds."""
 
-LOOK = 5.0
+LEDGER_CHECK_EVERY = 5.0
 """Seconds between two checks for changes that another process made in the ledger."""
 
 A_WAIT = 0.1
@@ -99,9 +99,9 @@ class Mailbox:
         self._shown = _Shown(bus, view, self._waits)
 
     async def run(self) -> None:
-        """Check the ledger every LOOK seconds until cancelled."""
+        """Check the ledger every LEDGER_CHECK_EVERY seconds until cancelled."""
         while True:
-            await asyncio.sleep(until_tick(LOOK))
+            await asyncio.sleep(until_tick(LEDGER_CHECK_EVERY))
             await self._ordered(self._look())
 
     @handles(ClientOpened)

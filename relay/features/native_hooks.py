@@ -33,7 +33,7 @@ from relay.storage.progress import Progress
 from relay.terminal.events import Notify
 from relay.text import count
 
-POLL = 0.1
+RECORD_READ_EVERY = 0.1
 """Seconds between two reads of the record while the agent works."""
 
 AFTERWARDS = 3.0
@@ -197,7 +197,7 @@ class NativeHooks:
             self._publish(self._record.poll())
             if not self._turn.active and self._record.settled and self._listening.over(time.monotonic()):
                 continue
-            await asyncio.sleep(POLL)
+            await asyncio.sleep(RECORD_READ_EVERY)
 
     @answers(LastWords)
     async def read_to_the_end(self, _: LastWords, __: object) -> None:

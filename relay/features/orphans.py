@@ -10,14 +10,14 @@ import asyncio
 import os
 from pathlib import Path
 
-LOOK = 600.0
+REAP_EVERY = 600.0
 """Seconds between two looks. Nobody else waits for a process that had ended before the last one."""
 
 
 class Orphans:
     """Reaps ended children that nobody else waits for."""
 
-    def __init__(self, look: float = LOOK) -> None:
+    def __init__(self, look: float = REAP_EVERY) -> None:
         self._look = look
 
     async def run(self) -> None:

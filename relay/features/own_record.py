@@ -36,7 +36,7 @@ from relay.terminal.events import KeysTyped, Notify, OutputRead
 
 _log = logging.getLogger(__name__)
 
-POLL = 0.1
+RECORD_READ_EVERY = 0.1
 """Seconds between two reads of the record while the agent writes something."""
 
 AFTERWARDS = 3.0
@@ -118,7 +118,7 @@ class OwnRecord:
             elif self._shown:
                 await self._read_up_to(*self._shown.popleft())
             if self._shown or not self._listening.over(time.monotonic()):
-                await asyncio.sleep(POLL)
+                await asyncio.sleep(RECORD_READ_EVERY)
 
     async def _read_up_to(self, shown: TurnShown, offset: int) -> None:
         """Read the turn whose end the screen shows; give up the record if it cannot contain the turn."""
@@ -128,7 +128,7 @@ class OwnRecord:
         while ((silent := reader.size == self._size) and shown.worked) or reader.cut_off:
             if time.monotonic() >= deadline:
                 break
-            await asyncio.sleep(POLL)
+            await asyncio.sleep(RECORD_READ_EVERY)
             self._publish(reader.poll())
         self._publish(reader.poll())  # a text whose end only silence shows
         cut, self._cut = self._cut != b"", b""

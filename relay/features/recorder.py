@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 SLICE, BREATH = 1 << 15, 0.01
 """Bytes processed before everything else gets its turn, and the seconds of that turn."""
 
-PATIENCE = 30.0
+FLOOD_TIMEOUT = 30.0
 """Seconds to wait for the end of a flood."""
 
 FLUSH = 1.0
@@ -172,7 +172,7 @@ class Recorder:
         if not self._backlog:
             return
         now = self._clock()
-        if self._throttle.is_flood(now) and now - self._backlog[0][0] < PATIENCE:
+        if self._throttle.is_flood(now) and now - self._backlog[0][0] < FLOOD_TIMEOUT:
             self._work_later(CALM)
             return
         self._work(SLICE)

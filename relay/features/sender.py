@@ -39,10 +39,10 @@ from relay.state.events import PromptSubmitted
 from relay.storage.journal import Journal
 from relay.terminal.events import Notify, NotifyDesktop
 
-LOOK = 5.0
+HELD_CHECK_EVERY = 5.0
 """Seconds between two checks of whether held messages are still held."""
 
-LEDGER_PATIENCE, LEDGER_RETRY = 60.0, 0.2
+LEDGER_TIMEOUT, LEDGER_RETRY = 60.0, 0.2
 """Seconds for which a message that the agent has said waits for a ledger that is locked or being opened, and
 between two tries. On a busy machine, other processes may hold the lock for longer than one try waits."""
 
@@ -60,7 +60,7 @@ class MessageSender:
     async def run(self) -> None:
         """Keep track of held messages until cancelled."""
         while True:
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(HELD_CHECK_EVERY)
             await self._look_at_held()
 
     @answers(SendMessage)
@@ -87,7 +87,7 @@ class MessageSender:
     async def _commit(self, message: OutgoingMessage) -> list[Message]:
         """Commit `message`. If the agent has said it, wait for the ledger: the agent would not repeat it."""
         said = message.place is not None and not message.place.requested
-        deadline = time.monotonic() + (LEDGER_PATIENCE if said else 0.0)
+        deadline = time.monotonic() + (LEDGER_TIMEOUT if said else 0.0)
         while True:
             try:
                 return await (await current_client(self._bus)).send(message)

@@ -34,7 +34,7 @@ from relay.supervision.states import ENDED
 from relay.tasks import Tasks
 from relay.terminal.events import AgentExited
 
-LOOK = 2.0
+CHILD_CHECK_EVERY = 2.0
 """Seconds between two checks of the agents that this one has started."""
 
 
@@ -50,7 +50,7 @@ class Spawner:
         home: Home,
         fleet: Path,
         *,
-        look: float = LOOK,
+        look: float = CHILD_CHECK_EVERY,
     ) -> None:
         self._bus = bus
         self._tasks = tasks

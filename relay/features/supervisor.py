@@ -34,7 +34,7 @@ from relay.terminal.shim_link import ShimLink
 EXPECTED = 10.0
 """Seconds before an agent's end in which keys or words that end it make the end expected."""
 
-LOOK = 5.0
+WALL_CHECK_EVERY = 5.0
 """Seconds between two checks of the wall clock, and of an account that is held."""
 
 NO_PROGRAM = 127
@@ -199,7 +199,7 @@ class Supervisor:
                 told, phase = held, Phase.HELD if held.until is None else Phase.WAITING
                 self._enter(PhaseEntered(phase, decision.reason, code, held.until, str(held)))
                 self._shim.pause(f"{decision.reason}; {held}.")
-            order = await self._wait(self._clock() + LOOK)
+            order = await self._wait(self._clock() + WALL_CHECK_EVERY)
         return order or "due"
 
     async def _account(self) -> AccountHold | None:
@@ -214,7 +214,7 @@ class Supervisor:
         left = math.inf if until is None else until - self._clock()
         # The wall clock runs while the machine sleeps; if it is set back, the loop's clock ends the wait.
         while left > 0 and (until is None or self._clock() < until) and not self._order.done():
-            look = min(left, LOOK)
+            look = min(left, WALL_CHECK_EVERY)
             await asyncio.wait({self._order}, timeout=look)
             left -= look
         if not self._order.done():

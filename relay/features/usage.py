@@ -24,7 +24,7 @@ from relay.state.turn_count import TurnCount
 from relay.storage.progress import Progress
 from relay.terminal.events import KeysTyped, KeysWritten
 
-POLL = 1.0
+READ_EVERY = 1.0
 """Seconds between two reads while the agent does something."""
 
 AFTERWARDS = 4.0
@@ -121,7 +121,7 @@ class UsageTracker:
             if now - self._logged_at >= LONG_TURN or (quiet and not self._turn.active):
                 self._write()
             if not quiet:
-                await self._clock.sleep(POLL)
+                await self._clock.sleep(READ_EVERY)
 
     @answers(LastWords)
     async def read_to_the_end(self, _: LastWords, __: object) -> None:

@@ -24,7 +24,7 @@ from relay.terminal.view_stream import OUTPUT, SCREEN, pack
 LIMIT = 1 << 18
 """Bytes of output buffered for one viewer; a single piece may be larger."""
 
-LOOK = 0.02
+DRAW_CHECK_EVERY = 0.02
 """Seconds between two checks of whether the screen can be drawn."""
 
 UNFINISHED = 50
@@ -175,7 +175,7 @@ class _Viewer:
             await self._news.wait()
             if self._behind and not self._drawable(looks):
                 looks += 1
-                await asyncio.sleep(LOOK)
+                await asyncio.sleep(DRAW_CHECK_EVERY)
                 continue
             self._news.clear()
             looks = 0

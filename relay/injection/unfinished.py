@@ -33,7 +33,7 @@ from relay.state.readiness import TerminalSnapshot, danger
 from relay.state.view import AgentView
 from relay.storage.progress import Progress
 
-PATIENCE = 5.0
+OUTCOME_TIMEOUT = 5.0
 """Seconds for the screen to show the outcome of the text."""
 
 SUBMITTED = "an earlier session typed it and ended; the next one pressed Enter"

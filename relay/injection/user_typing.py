@@ -29,7 +29,7 @@ USER_PAUSE = 1.0
 ECHO_QUIET = 0.05
 """Seconds without output after which the program has drawn its prompt."""
 
-LOOK = 0.25
+KEYS_CHECK_EVERY = 0.25
 """Seconds between two looks at whether the program has read the user's keys."""
 
 HOLD_TIMEOUT = 0.25
@@ -126,7 +126,7 @@ class UserTyping:
             return _wait("its output is stopped: you pressed Ctrl-S, and Ctrl-Q continues it")
         if not draft.empty:
             left = max(draft.last_typed, self._terminal.last_output()) + SCREEN_QUIET - now
-            left = max(left, LOOK) if self._unread else left
+            left = max(left, KEYS_CHECK_EVERY) if self._unread else left
             what = "you have a half-typed line in it"
             if not draft.typed:
                 what = "the keys you pressed may have left something in its input"

@@ -59,7 +59,7 @@ ELECTING = Backoff(0.2, 0.2, jitter=(0.8, 1.2))
 SWEEP_EVERY = 15.0
 """Approximate seconds between two sweeps for expired messages."""
 
-LOOK = 0.05
+STARTING_RETRY = 0.05
 """Seconds between two attempts to send to an agent that is starting."""
 
 PRUNE_EVERY = 3600.0
@@ -226,7 +226,7 @@ class MessagingClient:
             except (ReceiverEnded, ReceiverStarting):
                 if time.monotonic() >= deadline or not await self._is_starting(outgoing.to):
                     raise
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(STARTING_RETRY)
 
     def _sent(self, messages: list[Message]) -> None:
         """Notify the receivers in this home of new messages, and publish them all."""

@@ -36,7 +36,7 @@ LINGER = 30.0
 FLUSH = 1.0
 """Seconds that an ending agent waits for its last receipts to be sent."""
 
-LOOK = 15.0
+LEDGER_CHECK_EVERY = 15.0
 """Approximate seconds between two looks into the ledger without a call of `wake`: every session of the home
 looks, and the first takes everything."""
 
@@ -118,7 +118,7 @@ class ProxyPublishers:
                         )
                         tasks.create_task(self._publish_for(sender, publisher))
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(until_tick(LOOK * random.uniform(0.5, 1.5))):
+                    async with asyncio.timeout(until_tick(LEDGER_CHECK_EVERY * random.uniform(0.5, 1.5))):
                         await self._wake.wait()
                 self._wake.clear()
 

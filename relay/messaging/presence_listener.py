@@ -31,13 +31,13 @@ from relay.transport import topics
 from relay.transport.mqtt import MqttTransport
 from relay.transport.presence import Presence
 
-LOOK = 5.0
+LISTENER_CHECK_EVERY = 5.0
 """Approximate seconds between two checks whether the listener hangs, and between its signs of life."""
 
 HANGS = 15.0
 """Seconds without a sign of life after which a listener counts as hung."""
 
-AGAIN = 4.0
+REQUEST_AGAIN_AFTER = 4.0
 """Seconds after which a new listener requests the retained announcements again: one may slip through between
 the retained and the live ones, and would go unnoticed until the next."""
 
@@ -100,7 +100,7 @@ class PresenceListener:
                         await self._listen(transport)
                         break
                     with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(until_tick(LOOK)):
+                        async with asyncio.timeout(until_tick(LISTENER_CHECK_EVERY)):
                             await ended.wait()
                             await asyncio.sleep(random.uniform(0.01, 0.05))  # the lock is free in a moment
         assert self._lock is not None
@@ -110,7 +110,7 @@ class PresenceListener:
             tasks.create_task(self._repeat(transport))
             while True:
                 os.utime(self._lock)
-                await asyncio.sleep(until_tick(LOOK))
+                await asyncio.sleep(until_tick(LISTENER_CHECK_EVERY))
 
     @contextlib.contextmanager
     def _standing_by(self) -> Iterator[asyncio.Event]:
@@ -177,7 +177,7 @@ class PresenceListener:
         await transport.unsubscribe(filters[own])
 
     async def _repeat(self, transport: MqttTransport) -> None:
-        await asyncio.sleep(AGAIN)
+        await asyncio.sleep(REQUEST_AGAIN_AFTER)
         await self._subscribe(transport, own=False)
 
     async def _write(self) -> None:

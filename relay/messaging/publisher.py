@@ -38,7 +38,7 @@ an answer."""
 
 Item = TypeVar("Item", Envelope, Receipt)
 
-_LOOK_AGAIN = 15.0  # seconds; another process of the home may have changed the ledger
+_LEDGER_CHECK_EVERY = 15.0  # seconds; another process of the home may have changed the ledger
 
 
 async def publish_all(
@@ -97,7 +97,7 @@ class Publisher:
             self._wake.clear()
             copies, envelopes, due = await self._claim()
             self.copy(copies)
-            next_one = now() + min(until_tick(_LOOK_AGAIN), due)
+            next_one = now() + min(until_tick(_LEDGER_CHECK_EVERY), due)
             await self._publish(transport, envelopes)
             if due > 0:
                 await self._wait(next_one)

@@ -18,7 +18,7 @@ from relay.readers.echo import Echo
 from relay.readers.flood import visible_part
 from relay.readers.line import Line
 from relay.readers.lines import LinesReader
-from relay.readers.screen import LOOK_EVERY, PAUSE, QUIET, ScreenReader
+from relay.readers.screen import PAUSE, QUIET, READ_EVERY, ScreenReader
 from relay.terminal.libghostty import ScreenUnavailable
 from relay.terminal.screen import VirtualScreen
 
@@ -91,7 +91,7 @@ class AutoReader:
     def look_due(self, now: float) -> float:
         """Return the time from which output must not be fed in one piece with that of `now` or before."""
         due = math.inf if self._drawn is None else self._drawn.look_due
-        return min(due, now + LOOK_EVERY)
+        return min(due, now + READ_EVERY)
 
     def pause(self, data: bytes) -> float:
         """Return the seconds of silence from which `data` and its neighbour must not be fed in one piece.

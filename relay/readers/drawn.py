@@ -48,7 +48,7 @@ _MOVES = 1.0
 AT_CURSOR = 2.0
 """Seconds without a change for the line with the cursor, which is mostly a prompt or a draft."""
 
-PATIENCE = 3.0
+CHANGING_LINE_TIMEOUT = 3.0
 """Seconds for which a line waits for one above it that keeps changing."""
 
 REDRAW = 3.0
@@ -336,7 +336,7 @@ class DrawnText:
         held = False
         for line in lines:
             if id(line) in due:
-                if not held or now - line.changed >= PATIENCE:
+                if not held or now - line.changed >= CHANGING_LINE_TIMEOUT:
                     settled.append(line)
             elif line.emitted is None:
                 held = True

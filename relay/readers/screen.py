@@ -28,7 +28,7 @@ QUIET = 0.008
 PAUSE = 0.05
 """Seconds between two pieces of output from which they are always read separately."""
 
-LOOK_EVERY = 0.1
+READ_EVERY = 0.1
 """Seconds after which a change gets a look even if the program is never silent."""
 
 _BACKLOG = 256 * 1024
@@ -77,7 +77,7 @@ class _Unseen:
 
     def due(self, now: float) -> bool:
         """Return True if a look is due even though the program is not silent."""
-        return now - self.since >= LOOK_EVERY or self.size >= _BACKLOG
+        return now - self.since >= READ_EVERY or self.size >= _BACKLOG
 
 
 class ScreenReader:
@@ -199,7 +199,7 @@ class ScreenReader:
     @property
     def look_due(self) -> float:
         """The time of the next look, regardless of what is fed before; infinity: nothing is unseen."""
-        return self._unseen.since + LOOK_EVERY if self._unseen.size else math.inf
+        return self._unseen.since + READ_EVERY if self._unseen.size else math.inf
 
     @property
     def settling(self) -> bool:

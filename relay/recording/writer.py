@@ -29,7 +29,7 @@ RETRY = 30.0
 """Seconds until the next try after a disk failure."""
 
 _MEGABYTE = 1_000_000
-_LOOKED_AT = 0.2  # seconds that processes which check whether a part is in use may hold its lock
+_IN_USE_CHECK = 0.2  # seconds that processes which check whether a part is in use may hold its lock
 
 
 class RecordingFiles:
@@ -162,7 +162,7 @@ class PartWriter:
         self._cast = _LineFile(path)
         try:
             self._events = _LineFile(store.events_of(path))
-            if not wait_lock(self._cast.fd, _LOOKED_AT):
+            if not wait_lock(self._cast.fd, _IN_USE_CHECK):
                 raise BlockingIOError(errno.EWOULDBLOCK, os.strerror(errno.EWOULDBLOCK), os.fspath(path))
             self._cast.kept += header.line()
             self._cast.flush()

@@ -6,7 +6,7 @@
 
 A tool matches under each of its names (relay.rules.tools); a regex for it, under those that its author means
 (`_of_tool`). Regexes come from the user's files, but the text to match comes from agents: a match may take
-`PATIENCE`, without the GIL.
+`MATCH_TIMEOUT`, without the GIL.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from relay.rules.event import EventType, RuleEvent
 from relay.rules.tools import aliases, claude_names, close_to, known
 from relay.text import one_line
 
-PATIENCE = 0.1
+MATCH_TIMEOUT = 0.1
 """Maximum seconds for one match of a regular expression; intended ones take microseconds."""
 
 LONGEST = 1 << 20
@@ -285,7 +285,7 @@ def _searched(text: str, *, full: bool) -> Test:
 
     def fits(subject: str) -> bool:
         try:
-            return search(_bounded(subject), timeout=PATIENCE, concurrent=True) is not None
+            return search(_bounded(subject), timeout=MATCH_TIMEOUT, concurrent=True) is not None
         except TimeoutError:
             raise Undecided(
                 f"the regular expression {_shown(text)} takes too long; write a simpler one."

@@ -114,7 +114,7 @@ class RuleBook:
 
         A rule whose matcher cannot decide is included, since a long text must not bypass a guard; call `tell`
         with a text about it, once for each rule. Only such a match takes long: up to
-        relay.rules.matcher.PATIENCE for each name of a tool, without the GIL.
+        relay.rules.matcher.MATCH_TIMEOUT for each name of a tool, without the GIL.
         """
         chosen: dict[object, Rule] = {}
         for rule in self.rules:

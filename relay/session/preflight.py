@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 FILES = ("relay.toml", "relay.config.py", "hooks.json")
 
-PATIENCE = 5.0
+CHECK_TIMEOUT = 5.0
 """Seconds after which the agent starts without the check's notices; its session reports them later."""
 
 REMEMBERED = 100
@@ -104,7 +104,7 @@ def _forked(env: Mapping[str, str], config: str, rules: Sequence[str]) -> list[s
     os.close(writer)
     try:
         with open(reader, "rb") as pipe:
-            if select.select([pipe], [], [], PATIENCE)[0]:
+            if select.select([pipe], [], [], CHECK_TIMEOUT)[0]:
                 return [str(text) for text in json.loads(pipe.read())]
     except ValueError:
         pass

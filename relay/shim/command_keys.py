@@ -13,10 +13,10 @@ import re
 
 from relay.shim.lend import ESC, control_byte
 
-ESCAPE_PATIENCE = 1.0
+ESCAPE_TIMEOUT = 1.0
 """Seconds after which a lone prefix goes to the agent."""
 
-SPLIT_PATIENCE = 0.005
+SPLIT_TIMEOUT = 0.005
 """Seconds after which a possible start of such a sequence goes to the agent: a terminal writes a key in one
 piece, and the Escape key must not lag."""
 
@@ -71,7 +71,7 @@ def help_text(name: str, prefix: str) -> bytes:
         f"{key} p   the previous agent",
         f"{key} {key}   {key} itself, for the agent",
         "",
-        f"Press the second key within {ESCAPE_PATIENCE:g} s. Press any key to continue.",
+        f"Press the second key within {ESCAPE_TIMEOUT:g} s. Press any key to continue.",
     )
     return b"\x1b[r\x1b[0m\x1b[H\x1b[2J" + "\r\n".join(rows).encode()
 
@@ -107,9 +107,9 @@ class CommandKeys:
             data = data[:second] + rest
             if second == len(data):
                 self.unchanged = data[found.start() :] == kept
-                return self._keep(passed, data, found.start(), ESCAPE_PATIENCE)
+                return self._keep(passed, data, found.start(), ESCAPE_TIMEOUT)
             if _UNFINISHED.match(data, second):
-                return self._keep(passed, data, found.start(), SPLIT_PATIENCE)
+                return self._keep(passed, data, found.start(), SPLIT_TIMEOUT)
             for pattern, command in _COMMANDS:
                 if pattern.match(data, second):
                     return bytes(passed), command
@@ -119,7 +119,7 @@ class CommandKeys:
         unfinished = _UNFINISHED.search(data, at) if ESC in data else None
         if unfinished is None:
             return bytes(passed + data[at:]), ""
-        return self._keep(passed + data[at : unfinished.start()], data, unfinished.start(), SPLIT_PATIENCE)
+        return self._keep(passed + data[at : unfinished.start()], data, unfinished.start(), SPLIT_TIMEOUT)
 
     def flush(self) -> bytes:
         """Return the kept input, which turned out not to be a command."""

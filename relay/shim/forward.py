@@ -49,7 +49,7 @@ CHILD_LIMIT = 1 << 16
 
 CTRL_D = b"\x04"
 
-ECHO_PATIENCE = 0.002
+ECHO_TIMEOUT = 0.002
 """Seconds to wait for a key's echo before waking the ring's reader, which would delay the echo."""
 
 PTY_PIECE = 4095
@@ -251,7 +251,7 @@ class Forwarder:
         timeout = 0.0 if draining else self._keys_timeout()
         unannounced = self._ring.unannounced
         if unannounced:
-            timeout = ECHO_PATIENCE if timeout is None else min(ECHO_PATIENCE, timeout)
+            timeout = ECHO_TIMEOUT if timeout is None else min(ECHO_TIMEOUT, timeout)
         self._draining.read = False
         ready = self._loop.turn(timeout)
         if unannounced and not ready:

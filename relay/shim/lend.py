@@ -15,7 +15,7 @@ import termios
 import time
 
 from relay.shim.pty import get_size
-from relay.shim.query import CLEAR, QUERY, SPLIT_PATIENCE, AnswerFilter
+from relay.shim.query import CLEAR, QUERY, SPLIT_TIMEOUT, AnswerFilter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class Keyboard:
         """Return (the keys for the agent, the command, or "")."""
         data = self.answers.feed(data)
         if self.answers.unfinished:
-            self.due = time.monotonic() + SPLIT_PATIENCE
+            self.due = time.monotonic() + SPLIT_TIMEOUT
         if self.prefix == NO_PREFIX:
             if not self.answers.unfinished:
                 self.due = 0.0
@@ -119,7 +119,7 @@ class Keyboard:
 
             self._commands = CommandKeys(self.prefix)
         passed, command = self._commands.feed(data)
-        patience = SPLIT_PATIENCE if self.answers.unfinished else self._commands.patience
+        patience = SPLIT_TIMEOUT if self.answers.unfinished else self._commands.patience
         if not (self._commands.unchanged and self.due):
             self.due = 0.0 if patience is None else time.monotonic() + patience
         return passed, command

@@ -14,7 +14,7 @@ QUERY = b"\x1b]7501;?\x1b\\"
 CLEAR = b"\x1b]7501;state=clear\x1b\\"
 """The report that removes the root record and everything below it."""
 
-SPLIT_PATIENCE = 0.005
+SPLIT_TIMEOUT = 0.005
 """Seconds after which the start of an answer counts as keys: a terminal writes an answer in one piece."""
 
 _OPEN = QUERY[:-2]
@@ -77,7 +77,7 @@ class AnswerFilter:
 
     @property
     def unfinished(self) -> bool:
-        """True while input is kept that may start an answer: `flush` is due after SPLIT_PATIENCE."""
+        """True while input is kept that may start an answer: `flush` is due after SPLIT_TIMEOUT."""
         return bool(self._kept)
 
     def feed(self, data: bytes) -> bytes:

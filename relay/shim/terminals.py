@@ -40,7 +40,7 @@ PARTING = 1.0
 HANG_UP = 1.0
 """Seconds for an agent's last output after its terminal has gone."""
 
-END_LOOK, MAX_END_LOOK = 0.01, 0.5
+END_CHECK_EVERY, MAX_END_CHECK_EVERY = 0.01, 0.5
 """Seconds between two checks whether the agent waits for more input after its end: initially, at most."""
 
 RAW_ENDS = 3
@@ -322,7 +322,7 @@ class TerminalServer:
             self.session.chosen(choice)
 
     def input_over(self) -> None:
-        self._end_input(END_LOOK, 0)
+        self._end_input(END_CHECK_EVERY, 0)
 
     def ended(self) -> None:
         self._ended()
@@ -346,7 +346,7 @@ class TerminalServer:
             ):
                 ends += not flags(self.forwarder.pty.attributes())[0]
                 self.forwarder.end_of_file()
-            self._end_input(min(delay * 1.5, MAX_END_LOOK), ends)
+            self._end_input(min(delay * 1.5, MAX_END_CHECK_EVERY), ends)
 
         self._loop.later(delay, look)
 

@@ -28,7 +28,7 @@ PREVIEW = 500
 MAX_TEXT = 256 * 1024
 """Maximum characters of one string of an entry; the middle of a longer one is left out."""
 
-FOLLOW_LOOK = 0.1
+FOLLOW_EVERY = 0.1
 """Seconds between two checks of a followed journal for new entries."""
 
 MARGIN = 4096
@@ -173,7 +173,7 @@ def read_file(path: Path) -> Iterator[dict[str, Any]]:
 def follow(path: Path, over: Callable[[], bool] = lambda: False) -> Iterator[dict[str, Any] | None]:
     """Yield the entries of `read`, and later ones as they are written, across rotations, until `over`.
 
-    Whenever there are no more for now, yield None, then wait FOLLOW_LOOK seconds.
+    Whenever there are no more for now, yield None, then wait FOLLOW_EVERY seconds.
     """
     yield from read_file(rotated(path))
     while True:
@@ -181,7 +181,7 @@ def follow(path: Path, over: Callable[[], bool] = lambda: False) -> Iterator[dic
             yield None
             if over():
                 return
-            time.sleep(FOLLOW_LOOK)
+            time.sleep(FOLLOW_EVERY)
         with open(path, encoding="utf-8", errors="replace") as stream:
             rest, last = "", False
             while not last:
@@ -200,7 +200,7 @@ def follow(path: Path, over: Callable[[], bool] = lambda: False) -> Iterator[dic
                     yield None
                     if ended:
                         return
-                    time.sleep(FOLLOW_LOOK)
+                    time.sleep(FOLLOW_EVERY)
 
 
 def rotated(path: Path, number: int = 1) -> Path:

@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     StrPath = str | os.PathLike[str]
 
-_POLL = 0.005  # seconds between two attempts to take a lock that is held
+_LOCK_EVERY = 0.005  # seconds between two attempts to take a lock that is held
 
 
 def open_lock(path: StrPath) -> int:
@@ -47,7 +47,7 @@ def wait_lock(descriptor: int, seconds: float | None = None, *, shared: bool = F
     while not try_lock(descriptor, shared=shared):
         if time.monotonic() >= deadline:
             return False
-        time.sleep(_POLL)
+        time.sleep(_LOCK_EVERY)
     return True
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 MAX_BATCH = 256
 """Maximum jobs that a Writer commits in one transaction."""
 
-_POLL = 0.005  # seconds between two attempts to switch a file to WAL
+_WAL_EVERY = 0.005  # seconds between two attempts to switch a file to WAL
 
 End = tuple[Any, BaseException | None]
 """The value and the error of a job; one of them is None."""
@@ -350,7 +350,7 @@ class Database:
                 # The one lock for which SQLite does not wait: another process is making the same switch.
                 if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                     raise
-                time.sleep(_POLL)
+                time.sleep(_WAL_EVERY)
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:

@@ -25,7 +25,7 @@ from relay.supervision.boot_service import BootService, InstalledService, Servic
 PREFIX, SUFFIX = "relay.", ".plist"
 
 _BOOT = ["-P", "-m", "relay", "up", "--boot", "-f"]
-_PATIENCE = 60  # seconds to wait for launchctl
+_LAUNCHCTL_TIMEOUT = 60  # seconds to wait for launchctl
 
 
 def job(service: BootService, log: Path) -> dict[str, Any]:
@@ -133,7 +133,7 @@ class LaunchdUser:
                 capture_output=True,
                 encoding="utf-8",
                 errors="replace",
-                timeout=_PATIENCE,
+                timeout=_LAUNCHCTL_TIMEOUT,
                 check=False,
             )
         except (OSError, subprocess.TimeoutExpired):

@@ -27,7 +27,7 @@ PREFIX, SUFFIX = "relay-", ".service"
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./=:@,+-]+")
 _TARGET = "default.target"
-_PATIENCE = 60  # seconds to wait for systemctl
+_SYSTEMCTL_TIMEOUT = 60  # seconds to wait for systemctl
 _LINGER = Path("/var/lib/systemd/linger")  # a file for each user that lingers (systemd-logind)
 _LAST = ("UnitFileState", "ActiveState", "Result", "ExecMainStatus", "ExecMainExitTimestamp")
 
@@ -219,7 +219,7 @@ class SystemdUser:
                 capture_output=True,
                 encoding="utf-8",
                 errors="replace",
-                timeout=_PATIENCE,
+                timeout=_SYSTEMCTL_TIMEOUT,
                 check=False,
             )
         except (OSError, subprocess.TimeoutExpired):

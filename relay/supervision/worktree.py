@@ -26,7 +26,7 @@ from relay.supervision.worktree_spec import Cleanup, WorktreeSpec
 
 __all__ = ["CleanedUp", "Cleanup", "Worktree", "WorktreeSpec", "clean_up", "prepare"]
 
-PATIENCE = 600.0
+GIT_LOCK_TIMEOUT = 600.0
 """Seconds to wait while git works for other agents: a checkout may be large."""
 
 
@@ -72,7 +72,7 @@ def prepare(
         site.claims.lock_of(site.path), 0, f"the worktree {site.path} is being prepared, or removed"
     ):
         with _locked(
-            site.claims.lock, PATIENCE, "another worktree of the repository is being created"
+            site.claims.lock, GIT_LOCK_TIMEOUT, "another worktree of the repository is being created"
         ) as lock:
             claim, created = making.make(site.holding(lock), lasting)
         making.fill(site, claim, cancelled)
@@ -97,7 +97,9 @@ def clean_up(
     site = Site.of(spec, agent, team, home, directory, env, lambda line: None)
     with (
         _locked(site.claims.lock_of(site.path), 0, f"the worktree {site.path} is being prepared, or removed"),
-        _locked(site.claims.lock, PATIENCE, "another worktree of the repository is being created") as lock,
+        _locked(
+            site.claims.lock, GIT_LOCK_TIMEOUT, "another worktree of the repository is being created"
+        ) as lock,
     ):
         return removal.clean_up(site.holding(lock))
 

@@ -46,14 +46,14 @@ FORWARDED = (
 HANDLED = frozenset({*FORWARDED, signal.SIGWINCH, signal.SIGCONT})
 """Signals that `Client.run` handles; blocked until it does, from before the terminal's modes change."""
 
-FOREGROUND_LOOK = 100
+FOREGROUND_CHECK_EVERY = 100
 """Milliseconds between a background job's checks for `fg`: a shell sends SIGCONT to a stopped job, but
 nothing to a running one."""
 
 FENCE, FENCED = b"\x1b[5n", b"\x1b[0n"
 """A query that every terminal answers, after everything that it reported before, and the answer (DSR)."""
 
-FENCE_PATIENCE = 0.5
+FENCE_TIMEOUT = 0.5
 """Seconds to wait for the answer: more than a slow network takes."""
 
 REPORTING = ("9", "1000", "1002", "1003", "1004", "2031", "2048")
@@ -160,7 +160,7 @@ class Client:
             while True:
                 if not self._foreground and self.mode.in_foreground():
                     self._resume()
-                for fd, _ in poll.poll(None if self._foreground else FOREGROUND_LOOK):
+                for fd, _ in poll.poll(None if self._foreground else FOREGROUND_CHECK_EVERY):
                     if fd == wake_read:
                         os.read(wake_read, 512)
                         self._on_signals()
@@ -237,7 +237,7 @@ class Client:
         self._say("what you type now goes nowhere; press Enter to continue.\r")
         try:
             while {*self._signals} <= {signal.SIGWINCH, signal.SIGCONT}:  # the others end the wait
-                if select.select([self.mode.source], [], [], FOREGROUND_LOOK / 1000)[0]:
+                if select.select([self.mode.source], [], [], FOREGROUND_CHECK_EVERY / 1000)[0]:
                     keys = os.read(self.mode.source, 1024)
                     if not keys or {*keys} & {*b"\r\n\x03\x04"}:
                         break
@@ -287,7 +287,7 @@ class Client:
         """
         reporting = any(f"\x1b[?{mode}l" in self.reset for mode in REPORTING)
         fenced = self.mode.interactive and self.mode.in_foreground() and (asked or reporting)
-        if fenced and not select.select([], [1], [], FENCE_PATIENCE)[1]:
+        if fenced and not select.select([], [1], [], FENCE_TIMEOUT)[1]:
             fenced = False  # stopped with Ctrl-S: the write below waits, in the terminal's own modes
         if fenced:
             self._write(self.reset.encode() + FENCE)
@@ -298,7 +298,7 @@ class Client:
 
     def _drop_reports(self) -> None:
         """Read what the terminal reports until it answers FENCE: the next reader would take it for typing."""
-        dropped, deadline = b"", time.monotonic() + FENCE_PATIENCE
+        dropped, deadline = b"", time.monotonic() + FENCE_TIMEOUT
         while FENCED not in dropped and (left := deadline - time.monotonic()) > 0:
             try:
                 if select.select([self.mode.source], [], [], left)[0]:

@@ -18,7 +18,7 @@ from relay.shim.process_wait import Wait, Waiting
 from relay.shim.pty import Pty
 from relay.shim.ring_reader import RingReader
 
-PATIENCE = 0.3
+ANSWER_TIMEOUT = 0.3
 """Seconds to wait for the shim's answer to a question."""
 
 RENEWAL = 0.1
@@ -300,7 +300,7 @@ class ShimLink:
     def _ask(self, question: str, **fields: Any) -> Any:
         self._questions += 1
         self._order(None, ask=question, id=self._questions, **fields)
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + ANSWER_TIMEOUT
         others: list[dict[str, Any]] = []
         answer: dict[str, Any] | None = None
         while (left := deadline - time.monotonic()) > 0 and answer is None:

@@ -338,7 +338,8 @@ def unanswered(path: Path, event: str, agent: str, *, taken: float = 0.01, patch
     """Return what is printed for `event` if no session answers in time. patch: code that runs first."""
     rows = hook_setup.refusals(agent)
     code = (
-        f"from relay.agents import hook_client; hook_client.TAKEN = {taken}; hook_client.AGAIN = 0.05\n"
+        "from relay.agents import hook_client\n"
+        f"hook_client.TAKEN, hook_client.GUARDED_TIMEOUT = {taken}, 0.05\n"
         f"{patch}\n"
         f"hook_client.hook({event!r}, {str(path)!r}, {agent!r}, lambda: {rows!r}, decide=True)"
     )

@@ -58,7 +58,7 @@ def test_a_stopped_session_is_listed_as_unresponsive(
         sessions.find(home, "alice", timeout=0.1)
     assert sessions.have_carried(home, "default", "you"), "the message is sent once the session continues"
     monkeypatch.setenv("RELAY_HOME", str(relay.home))
-    monkeypatch.setattr(stop, "PATIENCE", 0.1)
+    monkeypatch.setattr(stop, "SESSION_TIMEOUT", 0.1)
     assert dispatch(["stop", "--all"]) == 1
     assert capsys.readouterr().err.startswith("relay: Alice does not answer. ")
     os.kill(stopped["session_pid"], signal.SIGCONT)

@@ -391,7 +391,7 @@ def _main(actor: Actor, commands: Connection, failpoint: Failpoint | None, liste
         return [receipt for receipt in receipts(*arguments) if receipt.state is not State.STORED]
 
     Inbox.receipts = final_receipts  # type: ignore[method-assign]
-    publisher._LOOK_AGAIN = outgoing.LOOK = 0.2
+    publisher._LEDGER_CHECK_EVERY = outgoing.LEDGER_CHECK_EVERY = 0.2
     publisher.RETRY = Backoff(0.2, 60.0)
     name_claims.OBJECTION_SECONDS = 0.5
     if not listens:

@@ -154,8 +154,8 @@ def test_a_returning_member_immediately_gets_what_the_user_sent(
     home: Home, far: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The user has no session: others in the home publish, and notice that the member is back."""
-    monkeypatch.setattr(outgoing, "LOOK", 3600.0)
-    monkeypatch.setattr(publisher, "_LOOK_AGAIN", 3600.0)
+    monkeypatch.setattr(outgoing, "LEDGER_CHECK_EVERY", 3600.0)
+    monkeypatch.setattr(publisher, "_LEDGER_CHECK_EVERY", 3600.0)
 
     async def scenario() -> None:
         bobs_url = url(home, "Bob")

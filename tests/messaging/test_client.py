@@ -251,7 +251,7 @@ def test_a_message_queued_as_its_senders_connection_ends_is_published_immediatel
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It used to wait for the next look into the ledger, some 15 seconds later."""
-    monkeypatch.setattr(outgoing, "LOOK", 3600.0)
+    monkeypatch.setattr(outgoing, "LEDGER_CHECK_EVERY", 3600.0)
     monkeypatch.setattr(outgoing, "LINGER", 0.0)
 
     async def scenario() -> None:

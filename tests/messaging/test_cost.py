@@ -169,12 +169,12 @@ def test_a_message_within_a_home_costs_few_statements(home: Home, monkeypatch: p
     """From `send` until its sender knows that it was injected, with its copy for programs outside."""
     for module, name in (
         (client, "SWEEP_EVERY"),
-        (outgoing, "LOOK"),
-        (publisher, "_LOOK_AGAIN"),
+        (outgoing, "LEDGER_CHECK_EVERY"),
+        (publisher, "_LEDGER_CHECK_EVERY"),
         (presence, "HEARTBEAT"),
     ):
         monkeypatch.setattr(module, name, 3600.0)
-    monkeypatch.setattr(presence_listener, "AGAIN", 0.1)
+    monkeypatch.setattr(presence_listener, "REQUEST_AGAIN_AFTER", 0.1)
     connect = sqlite3.connect
     monkeypatch.setattr(sqlite3, "connect", lambda *args, **named: connect(*args, factory=Traced, **named))
     jobs: list[str] = []

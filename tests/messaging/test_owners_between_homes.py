@@ -103,7 +103,7 @@ def test_an_outcome_that_nobody_received_is_requested(
 ) -> None:
     """The message used to stay *stored* forever if its sender's connection had ended by then."""
     monkeypatch.setattr(outgoing, "LINGER", 2.0)
-    monkeypatch.setattr(outgoing, "LOOK", 0.5)
+    monkeypatch.setattr(outgoing, "LEDGER_CHECK_EVERY", 0.5)
     monkeypatch.setattr(transit, "ASK", Backoff(1.0, 3600.0))
 
     async def scenario() -> None:

@@ -92,7 +92,7 @@ def test_a_large_home_receives_each_announcement_only_a_few_times(
         await original(self, inbound, level)
 
     monkeypatch.setattr(Receiver, "_hear", counted)
-    monkeypatch.setattr(presence_listener, "AGAIN", 0.1)
+    monkeypatch.setattr(presence_listener, "REQUEST_AGAIN_AFTER", 0.1)
 
     async def scenario() -> None:
         agents = [Agent(home, f"agent-{number}") for number in range(COUNT)]
@@ -144,7 +144,7 @@ def test_another_session_takes_over_immediately_when_the_listener_is_killed(
     home: Home, far: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other session is notified; it does not depend on its periodic check."""
-    monkeypatch.setattr(presence_listener, "LOOK", 3600.0)
+    monkeypatch.setattr(presence_listener, "LISTENER_CHECK_EVERY", 3600.0)
 
     async def scenario() -> None:
         async with process(home, "Bob") as bob, running(Agent(home, "Alice")) as alice:
@@ -166,7 +166,7 @@ def test_another_session_takes_over_immediately_when_the_listener_is_killed(
 def test_another_session_takes_over_when_the_listener_hangs(
     home: Home, far: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(presence_listener, "LOOK", 0.1)
+    monkeypatch.setattr(presence_listener, "LISTENER_CHECK_EVERY", 0.1)
     monkeypatch.setattr(presence_listener, "HANGS", 6.0)
 
     async def scenario() -> None:
@@ -185,7 +185,7 @@ def test_another_session_takes_over_when_the_listener_hangs(
 def test_a_sender_that_is_not_the_listener_sends_as_soon_as_its_receiver_appears(
     home: Home, far: Home, monkeypatch: pytest.MonkeyPatch, was_here: bool
 ) -> None:
-    monkeypatch.setattr(publisher, "_LOOK_AGAIN", 3600.0)
+    monkeypatch.setattr(publisher, "_LEDGER_CHECK_EVERY", 3600.0)
 
     async def scenario() -> None:
         await register(home, "Carol", here=was_here)
@@ -281,7 +281,7 @@ def test_an_announcement_that_a_new_listener_missed_is_requested_again(
 ) -> None:
     """It fell between the retained announcements and the live ones, so the listener asks again."""
     monkeypatch.setattr(presence, "HEARTBEAT", 3600.0)
-    monkeypatch.setattr(presence_listener, "AGAIN", 1.0)
+    monkeypatch.setattr(presence_listener, "REQUEST_AGAIN_AFTER", 1.0)
     original, missed = Receiver._hear, []
 
     async def miss_the_first(self: Receiver, inbound: Inbound, level: str) -> None:

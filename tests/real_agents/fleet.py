@@ -33,7 +33,7 @@ time.time = _now
 import relay.clock
 import relay.state.readiness
 
-relay.clock.LOOK = 1.0
+relay.clock.WALL_CHECK_EVERY = 1.0
 relay.state.readiness.FAILURE = 3.0
 """
 """Code that sessions run first.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from relay.rules.engine import DEADLINE
 from relay.rules.event import EVENTS
-from relay.rules.matcher import LONGEST, PATIENCE
+from relay.rules.matcher import LONGEST, MATCH_TIMEOUT
 from relay.rules.rule import TIMEOUT
 from relay.rules.rule_file import LONGEST_TIMEOUT, parse
 from relay.rules.tools import aliases, claude_name
@@ -58,4 +58,4 @@ def test_limits_are_documented() -> None:
     assert f"up to {LONGEST_TIMEOUT:.0f} |" in PAGE
     assert f"| `timeout` | {TIMEOUT:g} |" in PAGE
     assert f"more than {LONGEST:,} characters" in PAGE
-    assert re.search(rf"longer than {PATIENCE:g} seconds", PAGE)
+    assert re.search(rf"longer than {MATCH_TIMEOUT:g} seconds", PAGE)

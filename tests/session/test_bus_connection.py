@@ -229,7 +229,7 @@ def test_ledger_problems_are_shown_while_connected(tmp_path: Path) -> None:
 def test_each_lasting_reason_for_being_off_the_bus_is_shown_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bus_connection, "PATIENCE", 0)
+    monkeypatch.setattr(bus_connection, "NOTICE_AFTER", 0)
 
     async def then() -> None:
         (client,) = scene.opened

@@ -50,7 +50,7 @@ def note(claude: Claude) -> list[str]:
 def hook_output(claude: Claude, event: str, *, decide: bool = True) -> str:
     """Return what the agent's hook prints for `event`, with a short wait for the session."""
     code = (
-        f"from relay.agents import hook_client; hook_client.TAKEN = 0.05; hook_client.AGAIN = 0.2; "
+        f"from relay.agents import hook_client; hook_client.TAKEN = 0.05; hook_client.GUARDED_TIMEOUT = 0.2; "
         f"hook_client.hook({event!r}, {str(claude.socket)!r}, 'claude', lambda: {ROWS!r}, decide={decide})"
     )
     done = subprocess.run(
@@ -63,7 +63,7 @@ def patient_settings(relay: Relay) -> str:
     """Return settings for the agent whose `Ask` hook waits longer than usual."""
     path = relay.home / "run" / "sessions" / "default" / "ann.sock"
     code = (
-        "from relay.agents import hook_client; hook_client.TAKEN = 0.05; hook_client.AGAIN = 90; "
+        "from relay.agents import hook_client; hook_client.TAKEN = 0.05; hook_client.GUARDED_TIMEOUT = 90; "
         f"hook_client.hook('PreToolUse', {str(path)!r}, 'claude', lambda: {ROWS!r}, decide=True)"
     )
     entry = {"type": "command", "command": shlex.join([sys.executable, "-c", code])}

@@ -170,7 +170,7 @@ def test_an_agent_whose_sessions_failed_is_stopped_gracefully(
     relay("wrap", "-d", "-n", alice.name, "sh", "-c", program, env=patch)
     wait_until(lambda: shim_status(relay, alice.name)["failed"])
     assert "keeps running without a session" in relay("explain", alice.name, check=False).stderr
-    monkeypatch.setattr(stop, "PATIENCE", 600)
+    monkeypatch.setattr(stop, "SESSION_TIMEOUT", 600)
     assert in_process(monkeypatch, relay, "stop", alice.name) == 0
     assert capsys.readouterr().out == f"{alice.name} has ended.\n"
     assert log.read_text() == "bye\n"
@@ -185,7 +185,7 @@ def test_an_agent_whose_session_never_became_ready_is_stopped_gracefully(
     program = f"trap 'echo bye > {log}; exit 0' TERM; echo up; while :; do sleep 0.01; done"
     limits = "from relay.shim import shim\nshim.FIRST_SESSION = shim.LAST_STEPS = 0.1\n"
     _run(relay, limits, "wrap", "-d", "-n", alice.name, "sh", "-c", program, env=patch)
-    monkeypatch.setattr(stop, "PATIENCE", 3)
+    monkeypatch.setattr(stop, "SESSION_TIMEOUT", 3)
     assert in_process(monkeypatch, relay, "stop", alice.name) == 0
     assert capsys.readouterr().out == f"{alice.name} has ended.\n"
     assert log.read_text() == "bye\n"

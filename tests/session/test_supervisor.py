@@ -59,7 +59,7 @@ def test_the_pause_ends_by_the_wall_clock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asleep: bool
 ) -> None:
     """The loop's clock stops while the machine sleeps. A later stop still ends the agent."""
-    monkeypatch.setattr(supervisor, "LOOK", 0.01)
+    monkeypatch.setattr(supervisor, "WALL_CHECK_EVERY", 0.01)
     home = Home.from_env({"RELAY_HOME": str(tmp_path)}).ensure()
     now = [1000.0]
 

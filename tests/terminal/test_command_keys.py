@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from relay.shim.command_keys import ESCAPE_PATIENCE, SPLIT_PATIENCE, CommandKeys, help_text, split_reports
+from relay.shim.command_keys import ESCAPE_TIMEOUT, SPLIT_TIMEOUT, CommandKeys, help_text, split_reports
 from relay.shim.lend import Keyboard
 
 ESCAPES = [b"\x1d", b"\x1b[93;5u", b"\x1b[93;5:1u", b"\x1b[93;133u", b"\x1b[93::93;5u", b"\x1b[27;5;93~"]
@@ -88,10 +88,10 @@ def test_an_incomplete_sequence_is_held_only_briefly() -> None:
     keys = CommandKeys("C-]")
     for data, patience in [
         (b"a", None),
-        (b"\x1b", SPLIT_PATIENCE),
-        (b"[93;5", SPLIT_PATIENCE),
-        (b"u", ESCAPE_PATIENCE),
-        (b"\x1b[", SPLIT_PATIENCE),
+        (b"\x1b", SPLIT_TIMEOUT),
+        (b"[93;5", SPLIT_TIMEOUT),
+        (b"u", ESCAPE_TIMEOUT),
+        (b"\x1b[", SPLIT_TIMEOUT),
         (b"x", None),
     ]:
         keys.feed(data)

@@ -115,7 +115,7 @@ def test_messages_that_arrive_together_are_received_in_order(shims: list[ShimEnd
 def test_messages_around_an_answer_are_received(
     shims: list[ShimEnd], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shim_link, "PATIENCE", 60.0)
+    monkeypatch.setattr(shim_link, "ANSWER_TIMEOUT", 60.0)
     shims.append(shim := ShimEnd())
 
     async def run() -> None:
@@ -132,7 +132,7 @@ def test_messages_around_an_answer_are_received(
 def test_messages_around_an_answer_are_received_once_the_session_listens(
     shims: list[ShimEnd], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shim_link, "PATIENCE", 60.0)
+    monkeypatch.setattr(shim_link, "ANSWER_TIMEOUT", 60.0)
     shims.append(shim := ShimEnd())
     thread = shim.answer({"retire": True})
     assert shim.link.notices() == ["a notice"]
