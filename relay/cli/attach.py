@@ -116,7 +116,7 @@ def _attach(session: SessionInfo, mode: TerminalMode, *, takeover: bool) -> int:
         try:
             try:
                 connect_to(channel, session.shim)
-                mode.lend()
+                mode.set_raw()
                 socket.send_fds(channel, [json.dumps(request).encode() + b"\n"], [0, 1])
                 answer = json.loads(channel.recv(MAX_LINE, socket.MSG_PEEK).partition(b"\n")[0])
             except (OSError, ValueError) as error:

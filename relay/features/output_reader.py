@@ -35,6 +35,7 @@ from relay.terminal.events import (
     AgentExited,
     AgentResumed,
     AgentSuspended,
+    AttachmentChanged,
     DetachRequested,
     KeysHeldBack,
     KeysTyped,
@@ -47,7 +48,6 @@ from relay.terminal.events import (
     OutputSkipped,
     ReadingFailed,
     ScreenChanged,
-    TerminalLent,
     TerminalLost,
     TerminalResized,
 )
@@ -285,9 +285,9 @@ class OutputReader:
                 reading = self._read(lambda: self._pipeline.resized(columns, rows, now))
                 publish(TerminalResized(columns, rows))
                 self._publish(reading)
-            case ring.LENT:
-                self._terminal.note_lent(lent=bool(record.data), watched=record.data == b"watched")
-                publish(TerminalLent(record.data == b"watched"))
+            case ring.ATTACHED:
+                self._terminal.note_attached(attached=bool(record.data), watched=record.data == b"watched")
+                publish(AttachmentChanged(record.data == b"watched"))
             case ring.HELD:
                 if not asked_of_another:
                     id, anew = record.data.split()

@@ -162,7 +162,7 @@ class Supervisor:
             name, can = self._session.name, await self._succession.resumed(conversation, asked=True)
             how = f" `relay resume {name}` continues its conversation." if can is not None else ""
             self._bus.publish(Notify(f"{name} {decision.reason}.{how}"))
-            if not self._shim.state.lent:  # nobody reads that
+            if not self._shim.state.attached:  # nobody reads that
                 self._bus.publish(NotifyDesktop(f"{name} {decision.reason}", how.strip()))
 
     def _missing(self, program: str, history: RestartHistory) -> RestartDecision:

@@ -14,12 +14,12 @@ from relay.shim.modes import UNDO
 from relay.state.agent_terminal import AgentTerminal
 from relay.tasks import Tasks
 from relay.terminal.events import (
+    AttachmentChanged,
     DetachRequested,
     Notify,
     NotifyDesktop,
     OutputHeld,
     ScreenChanged,
-    TerminalLent,
     TerminalLost,
     WithdrawNotice,
 )
@@ -119,9 +119,9 @@ class Terminals:
     def withdraw_notice(self, event: WithdrawNotice) -> None:
         self._shim.forget(one_line(event.text, NOTICE_LENGTH))
 
-    @handles(TerminalLent)
-    def lent(self, _: TerminalLent) -> None:
-        if self._shim.state.lent:
+    @handles(AttachmentChanged)
+    def attached(self, _: AttachmentChanged) -> None:
+        if self._shim.state.attached:
             self._tell_parting()
 
     @handles(ScreenChanged)
@@ -140,7 +140,7 @@ class Terminals:
         reset = UNDO if screen is None else screen.modes_reset()
         lines = self._terminal.prints_lines()
         # Finding the end of the drawing takes the longest: skip it without an attached terminal.
-        below = self._below() if self._shim.state.lent else b""
+        below = self._below() if self._shim.state.attached else b""
         self._shim.parting(reset, below, self._terminal.output_offset(), lines=lines)
 
     @answers(Describe)

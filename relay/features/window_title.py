@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from relay.eventbus import EventBus, handles
 from relay.state.agent_terminal import AgentTerminal
-from relay.terminal.events import OutputRead, ScreenChanged, TerminalLent, TitleWanted
+from relay.terminal.events import AttachmentChanged, OutputRead, ScreenChanged, TitleWanted
 from relay.terminal.shim_link import ShimLink
 from relay.text import one_line
 
@@ -38,8 +38,8 @@ class WindowTitle:
         self._watched = False
         self._stale = False
 
-    @handles(TerminalLent)
-    def lent(self, event: TerminalLent) -> None:
+    @handles(AttachmentChanged)
+    def attached(self, event: AttachmentChanged) -> None:
         self._watched = self._stale = event.watched
         self._update()
 

@@ -25,9 +25,9 @@ from relay.session.options import Options
 from relay.shim import ring
 from relay.shim import signals as signal
 from relay.shim.adoption import adopt_orphans
-from relay.shim.lend import Lent
 from relay.shim.pty import COLUMNS, ROWS, Pty, get_size, resolve
 from relay.shim.shim import Shim
+from relay.shim.user_terminal import AttachedTerminal
 from relay.terminal.client import FORWARDED, HANDLED, Client, TerminalMode
 
 TYPE_CHECKING = False
@@ -102,7 +102,7 @@ def wrap(options: Options, env: Mapping[str, str] | None = None) -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
     # Set raw mode before the agent can draw: its output must not pass through a cooked terminal.
     if not options.detached and mode.in_foreground():
-        mode.lend()
+        mode.set_raw()
     try:
         child = os.fork()
     except OSError as error:
@@ -247,10 +247,10 @@ def _be_shim(
         )
         signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
         if not options.detached:
-            lent = Lent(source, sink, interactive=mode.interactive, saved=mode.saved)
+            attached = AttachedTerminal(source, sink, interactive=mode.interactive, saved=mode.saved)
             if sink > 2:
                 os.close(sink)
-            shim.begin(lent, foreground=foreground)
+            shim.begin(attached, foreground=foreground)
         if pipes:
             shim.pipe({number: os.dup(number) for number in pipes})
         _leave_terminal(home)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 
-from relay.shim.lend import ESC, control_byte
+from relay.shim.user_terminal import ESC, control_byte
 
 ESCAPE_TIMEOUT = 1.0
 """Seconds after which a lone prefix goes to the agent."""

@@ -14,8 +14,8 @@ import select
 from relay.errors import RelayError
 from relay.peer import peer
 from relay.shim.channel import JsonChannel
-from relay.shim.lend import Lent
 from relay.shim.terminals import TerminalClient
+from relay.shim.user_terminal import AttachedTerminal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -155,8 +155,8 @@ class ShimControl:
             text = f"{name} is attached to another terminal. Take over with `relay attach --takeover {name}`."
             self._answer(channel, error=text, type="RelayError")
             return
-        lent = Lent(*fds, interactive=bool(fields.get("interactive")), saved=saved)
-        if self._terminals.take_over(TerminalClient(channel, owner=False), lent):
+        attached = AttachedTerminal(*fds, interactive=bool(fields.get("interactive")), saved=saved)
+        if self._terminals.take_over(TerminalClient(channel, owner=False), attached):
             self._open.pop(channel, None)
         else:
             text = f"{name} is about to restart. Try again in a moment."

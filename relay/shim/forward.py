@@ -1,7 +1,7 @@
 """Moves bytes between the user's terminal and the agent's, and copies them to the ring.
 
-    lent source ──read──→ input.queued ──write──→ master (PTY)
-    lent sink   ←─write── user.queued  ←──read─── master
+    attached source ──read──→ input.queued ──write──→ master (PTY)
+    attached sink   ←─write── user.queued  ←──read─── master
                                           └─→ ring (records in chronological order)
 
 The forwarder never waits for the ring's reader.  It does wait for the user's terminal, as the agent itself
@@ -15,19 +15,19 @@ import select
 import time
 
 from relay.shim import ring
-from relay.shim.lend import UserTerminal
 from relay.shim.loop import GONE
 from relay.shim.pty import end_of_file, flags, set_size
 from relay.shim.query import QueryFinder
+from relay.shim.user_terminal import UserTerminal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Protocol
 
-    from relay.shim.lend import Lent
     from relay.shim.loop import Loop
     from relay.shim.pty import Pty
     from relay.shim.ring import RingWriter
+    from relay.shim.user_terminal import AttachedTerminal
 
     class Listener(Protocol):
         """Receives events at the terminals, synchronously."""
@@ -127,13 +127,13 @@ class Forwarder:
         self._ring = ring_
         self._listener = listener
         self.user = UserTerminal(loop, self._lost)
-        self._lent: Lent | None = None  # the one registered in `loop`
+        self._attached: AttachedTerminal | None = None  # the one registered in `loop`
         self.begin(pty)
 
     @property
-    def lent_as(self) -> bytes:
-        """The current data of a ring.LENT record."""
-        return b"watched" if self.user.watched else b"lent" if self.user.lent else b""
+    def attached_as(self) -> bytes:
+        """The current data of a ring.ATTACHED record."""
+        return b"watched" if self.user.watched else b"lent" if self.user.attached else b""
 
     @property
     def over(self) -> bool:
@@ -178,19 +178,19 @@ class Forwarder:
         """End the agent's input: type VEOF, or Ctrl-D for a program that edits lines itself."""
         self.reply(end_of_file(self.pty.attributes()) or CTRL_D)
 
-    def lend(self, terminal: Lent, greeting: bytes = b"") -> None:
+    def attach(self, terminal: AttachedTerminal, greeting: bytes = b"") -> None:
         """Switch to this terminal; show `greeting`, a repaint, first."""
         self.held = False
-        self.user.lend(terminal, greeting)
-        self._note_lent()
+        self.user.attach(terminal, greeting)
+        self._note_attached()
 
     def withdraw(self, restore: bool = False) -> None:
         """Stop using the attached terminal; if `restore`, restore its attributes."""
         self.held = False
-        if restore and self.user.lent is not None:
-            self.user.lent.restore()
+        if restore and self.user.attached is not None:
+            self.user.attached.restore()
         self.user.withdraw()
-        self._note_lent()
+        self._note_attached()
 
     def reserve(self, reserved: bool) -> None:
         """Leave the user's keys in their terminal, so only `write` types; False: read them again.
@@ -220,29 +220,29 @@ class Forwarder:
         """Keep the user's terminal attached after the agent's is closed; the user's keys are now for us."""
         self.held = self._reserved = False
         self._draining = _Draining(paused=True)
-        self._know(self.user.lent)
+        self._know(self.user.attached)
 
     # The loop.
 
     def turn(self) -> None:
         """Run one turn of the loop, and move the bytes that are ready."""
-        user, lent = self.user, self.user.lent
-        if lent is not self._lent:
-            self._know(lent)
+        user, attached = self.user, self.user.attached
+        if attached is not self._attached:
+            self._know(attached)
         queued = len(self.input.queued)
         if not (self.over or self._draining.lingering):
             full = self.held or len(user.queued) >= SINK_LIMIT
             self._loop.watch(
                 self.pty.master, (0 if full else select.POLLIN) | (select.POLLOUT if queued else 0)
             )
-        if lent is not None:
+        if attached is not None:
             reading = not (user.paused or self._reserved or self._draining.lingering) and queued < CHILD_LIMIT
             out = select.POLLOUT if user.queued else 0
-            if lent.source == lent.sink:
-                self._loop.watch(lent.source, (select.POLLIN if reading else 0) | out)
+            if attached.source == attached.sink:
+                self._loop.watch(attached.source, (select.POLLIN if reading else 0) | out)
             else:
-                self._loop.watch(lent.source, select.POLLIN if reading else 0)
-                self._loop.watch(lent.sink, out)
+                self._loop.watch(attached.source, select.POLLIN if reading else 0)
+                self._loop.watch(attached.sink, out)
         draining = (
             (self._draining.finishing or self._draining.unsettled > 0)
             and not user.queued
@@ -257,34 +257,34 @@ class Forwarder:
         if unannounced and not ready:
             self._ring.announce()
         if self._draining.lingering:
-            if not user.queued or user.lent is None:
+            if not user.queued or user.attached is None:
                 self._close()
         elif draining and not self._draining.read and not self.held:
             self._say_settled()
             if self._draining.finishing:
                 self._linger()
 
-    def _know(self, lent: Lent | None) -> None:
+    def _know(self, attached: AttachedTerminal | None) -> None:
         """Register the descriptors of the attached terminal in the loop."""
-        self._lent = lent
-        if lent is not None and self.serves:
-            for fd in {lent.source, lent.sink} - {-1}:
+        self._attached = attached
+        if attached is not None and self.serves:
+            for fd in {attached.source, attached.sink} - {-1}:
                 self._loop.add(fd, 0, self._on_user)
 
     def _on_user(self, mask: int) -> None:
-        lent = self.user.lent
-        if lent is None or lent is not self._lent:
+        attached = self.user.attached
+        if attached is None or attached is not self._attached:
             return
         if self.user.queued:
             self.user.flush()
         if (
-            self.user.lent is lent
-            and lent.source >= 0
-            and self._loop.masks.get(lent.source, 0) & select.POLLIN
+            self.user.attached is attached
+            and attached.source >= 0
+            and self._loop.masks.get(attached.source, 0) & select.POLLIN
         ):
             readable = mask & (select.POLLIN | GONE)
             if readable and not self._reserved and not self.user.paused:
-                self._read_source(lent)
+                self._read_source(attached)
 
     def _on_master(self, mask: int) -> None:
         if mask & select.POLLOUT:
@@ -365,23 +365,23 @@ class Forwarder:
                 self._draining.unsettled = 1
                 self._say_settled()
 
-    def _read_source(self, lent: Lent) -> None:
+    def _read_source(self, attached: AttachedTerminal) -> None:
         try:
-            data = os.read(lent.source, READ_SIZE if lent.piece > 4096 else 4096)
+            data = os.read(attached.source, READ_SIZE if attached.piece > 4096 else 4096)
         except BlockingIOError:
             return
         except OSError:
             self.user.lose("terminal")
             return
-        if not data and lent.source_is_terminal:
+        if not data and attached.source_is_terminal:
             self.user.lose("terminal")
         elif not data:  # the end of a pipe or file
-            self._loop.remove(lent.source)
-            os.close(lent.source)
-            lent.source = -1
+            self._loop.remove(attached.source)
+            os.close(attached.source)
+            attached.source = -1
             self._ring.append(ring.INPUT_OVER)
             self._listener.input_over()
-        elif lent.interactive:
+        elif attached.interactive:
             passed, command = self.user.keys(data)
             self._type(passed)
             if command:
@@ -421,13 +421,13 @@ class Forwarder:
 
     def _lost(self, what: str) -> None:
         self._ring.append(ring.LOST, what.encode())
-        self._note_lent()
+        self._note_attached()
         self._listener.lost(what)
 
-    def _note_lent(self) -> None:
-        lent = self.user.lent
-        self._know(lent)
-        self._ring.append(ring.LENT, self.lent_as)
+    def _note_attached(self) -> None:
+        attached = self.user.attached
+        self._know(attached)
+        self._ring.append(ring.ATTACHED, self.attached_as)
 
     def _say_settled(self) -> None:
         if self._draining.unsettled:

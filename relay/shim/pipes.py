@@ -15,7 +15,7 @@ import os
 import select
 
 from relay.shim import ring
-from relay.shim.lend import BLOCKING_PIECE
+from relay.shim.user_terminal import BLOCKING_PIECE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

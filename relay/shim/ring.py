@@ -74,7 +74,7 @@ WAITED:     twice the position where the program was last found to wait; odd if 
     SETTLED,
     RESERVED,
     INPUT_OVER,
-    LENT,
+    ATTACHED,
     RESUMED,
     EXITED,
     ENDED,
@@ -91,7 +91,7 @@ HELD   a terminal waits for a repaint before it is attached; no output follows u
 SETTLED the agent was stopped, and all of its output until then has been shown
 RESERVED `reserve` took effect; no input from the user follows until it ends
 INPUT_OVER the attached input, a pipe or a file, has ended
-LENT   what is attached from now on: "watched", a terminal; "lent", a pipe or a file; or nothing
+ATTACHED what is attached from now on: "watched", a terminal; "lent", a pipe or a file; or nothing
 RESUMED the user has continued the stopped agent
 EXITED the agent's exit code     ENDED  no output follows
 ERRORS bytes from the agent's standard error, if that is a pipe: not part of what the agent says

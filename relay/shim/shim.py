@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from typing import Any
 
     from relay.shim.control import May
-    from relay.shim.lend import Lent
     from relay.shim.loop import Timer
     from relay.shim.pipes import Pipes
     from relay.shim.pty import Pty
     from relay.shim.session_process import Launch, SessionProcess
+    from relay.shim.user_terminal import AttachedTerminal
 
 FAREWELL = 2.0
 """Seconds by which the agent's last directives and session_end handlers may delay the user's shell."""
@@ -130,9 +130,9 @@ class Shim:
             signal.signal(number, _woken)
         self.loop.add(signals.read, select.POLLIN, lambda _: self._on_signals(signals.take()))
 
-    def begin(self, lent: Lent, *, foreground: bool) -> None:
+    def begin(self, attached: AttachedTerminal, *, foreground: bool) -> None:
         """Attach the terminal of the first client."""
-        self.terminals.begin(lent, foreground=foreground)
+        self.terminals.begin(attached, foreground=foreground)
 
     def pipe(self, users: dict[int, int]) -> None:
         """Forward between the agent's pipes and these descriptors of the user's (Pipes.users)."""

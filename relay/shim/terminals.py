@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from relay.shim.channel import JsonChannel
-    from relay.shim.lend import Lent
     from relay.shim.loop import Loop, Timer
     from relay.shim.pty import Pty
     from relay.shim.ring import RingWriter
+    from relay.shim.user_terminal import AttachedTerminal
 
 LEASE = 0.3
 """Seconds that bytes wait for the session."""
@@ -154,16 +154,16 @@ class TerminalServer:
         self._tell("agent", group=0 if self.forwarder.paused else self.forwarder.pty.pid)
         self._tell("modes", reset=self._parting.reset)
 
-    def begin(self, lent: Lent, *, foreground: bool) -> None:
+    def begin(self, attached: AttachedTerminal, *, foreground: bool) -> None:
         """Attach the terminal of the client that started the agent."""
-        self.forwarder.lend(lent)
+        self.forwarder.attach(attached)
         self.forwarder.user.paused = not foreground
         self._fit()
 
-    def take_over(self, client: TerminalClient, lent: Lent) -> bool:
+    def take_over(self, client: TerminalClient, attached: AttachedTerminal) -> bool:
         """Switch to another terminal, and repaint it.
 
-        Close `lent` and return False if the agent no longer has a terminal.
+        Close `attached` and return False if the agent no longer has a terminal.
         """
         if self._client is not None:
             text = (
@@ -171,13 +171,13 @@ class TerminalServer:
             )
             self._leave("detached", self._last_parting(), text, taken=True)
         if not self.forwarder.serves:
-            lent.close()
+            attached.close()
             return False
         self.forwarder.pty.return_line_feeds()
         if self._repaints.waiting is not None:
             self._repaints.waiting.cancel()
         self._repaints.waiting = None
-        self._hold(lent)
+        self._hold(attached)
         self.adopt(client)
         self.introduce()  # the agent gets the new terminal's size before the screen is held for the repaint
         if self._client is client:  # else the client has already died
@@ -185,11 +185,15 @@ class TerminalServer:
         return True
 
     def _hold(
-        self, lent: Lent | None, then: Callable[[], None] | None = None, *, covered: bool = False
+        self,
+        attached: AttachedTerminal | None,
+        then: Callable[[], None] | None = None,
+        *,
+        covered: bool = False,
     ) -> None:
         self._repaints.count += 1
         self._repaints.waiting = _Repaint(
-            self._repaints.count, lent, then, covered=covered or lent is not None
+            self._repaints.count, attached, then, covered=covered or attached is not None
         )
 
     def _ask_repaint(self) -> None:
@@ -198,7 +202,7 @@ class TerminalServer:
         self.forwarder.held = True
         id = self._repaints.waiting.id
         self._repaints.offset = self._ring.offset
-        self._ring.append(ring.HELD, b"%d %d" % (id, self._repaints.waiting.lent is not None))
+        self._ring.append(ring.HELD, b"%d %d" % (id, self._repaints.waiting.attached is not None))
         wait = LEASE if self.session.answers() else 0.0
         self._repaints.waiting.timer = self._loop.later(wait, lambda: self.repaint(id, None))
 
@@ -217,11 +221,11 @@ class TerminalServer:
             from relay.shim.replayed import harmless
 
             greeting = _CLEAR + harmless(self._ring.last_output(REPLAYED))
-        if waiting.lent is not None:
+        if waiting.attached is not None:
             if not self.forwarder.serves:
-                waiting.lent.close()
+                waiting.attached.close()
             else:
-                self.forwarder.lend(waiting.lent, greeting)
+                self.forwarder.attach(waiting.attached, greeting)
                 if self.session.pause is not None:
                     lines = said(*self.session.pause.lines)
                     self.forwarder.user.show(UNDO + b"\x1b[999B\r\n" + lines)
@@ -404,7 +408,7 @@ class TerminalServer:
     def renew(self, pty: Pty) -> None:
         """Connect the same client to another agent's terminal."""
         self.forwarder.begin(pty)
-        self._ring.append(ring.LENT, self.forwarder.lent_as)
+        self._ring.append(ring.ATTACHED, self.forwarder.attached_as)
         # While the client is stopped, the user's shell owns the terminal.
         self.forwarder.background = self.forwarder.background or self.forwarder.user.paused
         self._tell("agent", group=pty.pid)
@@ -494,9 +498,9 @@ class TerminalServer:
         self._ask_repaint()
 
     def _fit(self) -> None:
-        waiting = self._repaints.waiting.lent if self._repaints.waiting is not None else None
-        lent = waiting or self.forwarder.user.lent
-        if lent is not None and (size := lent.size()):
+        waiting = self._repaints.waiting.attached if self._repaints.waiting is not None else None
+        attached = waiting or self.forwarder.user.attached
+        if attached is not None and (size := attached.size()):
             self.forwarder.resize(*size)
 
     def _tell(self, event: str, **fields: Any) -> None:
@@ -542,8 +546,8 @@ class TerminalServer:
         waiting, self._repaints.waiting = self._repaints.waiting, None
         if waiting is not None:
             waiting.cancel()
-            if waiting.lent is not None:
-                waiting.lent.close()
+            if waiting.attached is not None:
+                waiting.attached.close()
             if waiting.then is not None:
                 waiting.then()
 
@@ -556,15 +560,17 @@ class TerminalServer:
 
 
 class _Repaint:
-    """A repaint requested from the session. lent: the terminal that waits for it; None: the current one.
+    """A repaint requested from the session. attached: the terminal that waits for it; None: the current one.
 
     then: called afterwards. covered: the terminal shows something other than the agent's screen.
     """
 
-    def __init__(self, id: int, lent: Lent | None, then: Callable[[], None] | None, *, covered: bool) -> None:
+    def __init__(
+        self, id: int, attached: AttachedTerminal | None, then: Callable[[], None] | None, *, covered: bool
+    ) -> None:
         self.covered = covered
         self.id = id
-        self.lent = lent
+        self.attached = attached
         self.then = then
         self.timer: Timer | None = None
 

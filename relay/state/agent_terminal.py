@@ -93,9 +93,9 @@ class AgentTerminal:
         below = 1 if screen.alternate else screen.height
         return b"\r\n".join([*rows, *[b""] * below]) if rows else b""
 
-    def note_lent(self, *, lent: bool, watched: bool) -> None:
+    def note_attached(self, *, attached: bool, watched: bool) -> None:
         """Record whether a terminal is attached: it answers queries; without one, the virtual screen does."""
-        self._shim.state.lent, self._shim.state.watched = lent, watched
+        self._shim.state.attached, self._shim.state.watched = attached, watched
         self._answer()
 
     def note_position(self, position: int) -> None:
@@ -109,7 +109,7 @@ class AgentTerminal:
 
     def _answer(self) -> None:
         if self.screen is not None:
-            silent = self._shim.state.lent or self.replaying
+            silent = self._shim.state.attached or self.replaying
             self.screen.answer_queries(None if silent else self._shim.reply)
 
     def write(self, data: bytes) -> None:

@@ -84,23 +84,23 @@ class TerminalMode:
         self.source = source
         self.saved: list[Any] | None = list(termios.tcgetattr(source)) if os.isatty(source) else None
         self.interactive = self.saved is not None and os.isatty(sink)
-        self._lent = False
+        self._raw = False
 
-    def lend(self) -> None:
+    def set_raw(self) -> None:
         """Set raw mode, if the terminal is interactive and still exists."""
-        if self.interactive and not self._lent:
+        if self.interactive and not self._raw:
             try:
                 # Save the modes each time: the user may have changed them while our job was stopped.
                 self.saved = list(termios.tcgetattr(self.source))
             except termios.error:
                 return  # the terminal is gone
-            self._lent = True
+            self._raw = True
             self._set(raw(self.saved))
 
     def restore(self) -> None:
-        """Restore the modes if `lend` changed them."""
-        if self._lent and self.saved is not None:
-            self._lent = False
+        """Restore the modes if `set_raw` changed them."""
+        if self._raw and self.saved is not None:
+            self._raw = False
             self._set(self.saved)
 
     def in_foreground(self) -> bool:
@@ -233,7 +233,7 @@ class Client:
         """Until the user presses Enter, keep keys meant for the agent from reaching their shell."""
         if not (self.mode.interactive and self.mode.in_foreground()):
             return
-        self.mode.lend()  # first: once users have read the line, nothing they type may echo
+        self.mode.set_raw()  # first: once users have read the line, nothing they type may echo
         self._say("what you type now goes nowhere; press Enter to continue.\r")
         try:
             while {*self._signals} <= {signal.SIGWINCH, signal.SIGCONT}:  # the others end the wait
@@ -261,7 +261,7 @@ class Client:
         """Continue the agent after `fg` or `bg`; in the background, it has no keyboard."""
         self._foreground = self.mode.in_foreground()
         if self._foreground:
-            self.mode.lend()
+            self.mode.set_raw()
         self._send(f'{{"op": "resume", "foreground": {"true" if self._foreground else "false"}}}')
 
     def _shim_died(self) -> int:

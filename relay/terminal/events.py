@@ -59,7 +59,7 @@ class ScreenChanged(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class TerminalLent(Event):
+class AttachmentChanged(Event):
     """The terminal or pipe attached to the agent has changed, or was detached. watched: it is a terminal."""
 
     watched: bool

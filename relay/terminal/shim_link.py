@@ -47,10 +47,10 @@ class Hello:
 class TerminalState:
     """The terminals, as of the last record read.
 
-    lent: one is attached; watched: it shows the agent's output. over: the agent's own is closed.
+    attached: one is attached; watched: it shows the agent's output. over: the agent's own is closed.
     """
 
-    lent: bool = False
+    attached: bool = False
     watched: bool = False
     over: bool = False
 

@@ -25,7 +25,7 @@ from relay.state.agent_terminal import AgentTerminal
 from relay.state.events import PromptOver
 from relay.storage.journal import Journal
 from relay.tasks import Tasks
-from relay.terminal.events import NotifyDesktop, OutputRead, ScreenChanged, TerminalLent
+from relay.terminal.events import AttachmentChanged, NotifyDesktop, OutputRead, ScreenChanged
 from relay.terminal.shim_link import ShimLink
 from session.fake_agent import FakeAgent, settings
 from supervision.world import Timers
@@ -62,7 +62,7 @@ class World:
         self.bus.add(escalation)
         self.bus.add(WindowTitle(self.bus, shim, terminal, name="Alice"))
         self.bus.add(self)
-        self.bus.publish(TerminalLent(watched=True))
+        self.bus.publish(AttachmentChanged(watched=True))
 
     def asks(self, kind: str, lines: Sequence[str]) -> None:
         self.bus.publish(Prompting(kind, "\n".join(lines)))
@@ -184,16 +184,16 @@ def test_each_attached_terminal_gets_the_title(tmp_path: Path) -> None:
     world = World(tmp_path)
     writes(world, b"x")
     world.undo = world.shown = b""
-    world.bus.publish(TerminalLent(watched=False))
+    world.bus.publish(AttachmentChanged(watched=False))
     assert writes(world, b"\x1b]0;new\a", title="new") == b"", "no terminal shows it"
-    world.bus.publish(TerminalLent(watched=True))
+    world.bus.publish(AttachmentChanged(watched=True))
     assert world.shown == b"\x1b[22;0t" + set_to("Alice: new")
 
 
 def test_a_replacement_session_shows_the_title_after_its_replay(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.replaying = True
-    world.bus.publish(TerminalLent(watched=True))
+    world.bus.publish(AttachmentChanged(watched=True))
     assert writes(world, b"\x1b]0;old\a", title="old") == b""
     world.replaying = False
     assert writes(world, b"") == set_to("Alice: old")

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from relay.shim.command_keys import ESCAPE_TIMEOUT, SPLIT_TIMEOUT, CommandKeys, help_text, split_reports
-from relay.shim.lend import Keyboard
+from relay.shim.user_terminal import Keyboard
 
 ESCAPES = [b"\x1d", b"\x1b[93;5u", b"\x1b[93;5:1u", b"\x1b[93;133u", b"\x1b[93::93;5u", b"\x1b[27;5;93~"]
 D_KEYS = [b"d", b"D", b"\x1b[100u", b"\x1b[100;1u", b"\x1b[100;1:1u", b"\x1b[100;129u"]

@@ -16,12 +16,12 @@ import pytest
 
 from relay.shim import ring
 from relay.shim.forward import CHILD_LIMIT, PTY_PIECE, READ_SIZE, SINK_LIMIT, Forwarder
-from relay.shim.lend import Lent
 from relay.shim.loop import Loop
 from relay.shim.pty import Pty, raw
 from relay.shim.query import CLEAR, QUERY
 from relay.shim.ring import ENDED, INPUT_OVER, LOST, OUTPUT, RESERVED, TYPED, RingWriter
 from relay.shim.ring_reader import Record, RingReader
+from relay.shim.user_terminal import AttachedTerminal
 from support import wait_until
 
 
@@ -47,11 +47,11 @@ class Rig:
         self.loop.add(wake, select.POLLIN, lambda _: self._run_orders(wake))
         source, self.keyboard = os.pipe()
         self.display, sink = pty.openpty() if shown else os.pipe()
-        self.lent = Lent(source, sink, interactive=False, saved=None)
+        self.attached = AttachedTerminal(source, sink, interactive=False, saved=None)
         os.close(source)
         os.close(sink)
         self.open = {self.agent, self.keyboard, self.display, wake, self._wake}
-        self.forwarder.lend(self.lent)
+        self.forwarder.attach(self.attached)
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
@@ -195,7 +195,7 @@ def test_no_input_is_read_for_an_agent_that_has_ended(shown: Rig) -> None:
     written = 0
     while written < SINK_LIMIT // 2:
         written += os.write(rig.agent, b"x" * 4096)
-    source = rig.lent.source
+    source = rig.attached.source
     wait_until(lambda: sum(len(each.data) for each in rig.records if each.kind == OUTPUT) == written)
     assert source in rig.loop.masks
     master = rig.pty.master
@@ -222,7 +222,7 @@ def test_requests_to_a_finished_forwarder_are_ignored(rig: Rig) -> None:
 
 
 def test_redirected_output_contains_only_the_agents(rig: Rig) -> None:
-    assert rig.lent.size() is None
+    assert rig.attached.size() is None
     assert not rig.forwarder.user.watched
     os.write(rig.agent, b"agent")
     wait_until(lambda: OUTPUT in rig.kinds())
@@ -234,8 +234,8 @@ def test_a_terminal_gone_before_it_is_attached_counts_as_lost_not_as_end_of_inpu
     """An end of input would be passed on to the agent, which would end."""
     master, slave = pty.openpty()
     os.close(master)
-    lent = Lent(slave, slave, interactive=True, saved=None)
-    rig.do(lambda: rig.forwarder.lend(lent))
+    attached = AttachedTerminal(slave, slave, interactive=True, saved=None)
+    rig.do(lambda: rig.forwarder.attach(attached))
     os.close(slave)
     wait_until(lambda: LOST in rig.kinds())
     assert INPUT_OVER not in rig.kinds()
@@ -250,10 +250,10 @@ class UserTerminal:
     def __init__(self, rig: Rig) -> None:
         self.screen, slave = pty.openpty()
         termios.tcsetattr(slave, termios.TCSANOW, raw(termios.tcgetattr(slave)))
-        self.lent = Lent(slave, slave, interactive=True, saved=None)
+        self.attached = AttachedTerminal(slave, slave, interactive=True, saved=None)
         os.close(slave)
         rig.open.add(self.screen)
-        rig.do(lambda: rig.forwarder.lend(self.lent))
+        rig.do(lambda: rig.forwarder.attach(self.attached))
 
 
 def read_exactly(fd: int, size: int) -> bytes:
@@ -373,7 +373,7 @@ def test_keys_typed_during_an_injection_follow_it(rig: Rig) -> None:
 
 
 def test_only_the_length_of_unechoed_input_reaches_the_ring(rig: Rig) -> None:
-    rig.lent.interactive = True
+    rig.attached.interactive = True
     attributes = termios.tcgetattr(rig.agent)
     attributes[3] = attributes[3] & ~termios.ECHO | termios.ICANON
     termios.tcsetattr(rig.agent, termios.TCSANOW, attributes)

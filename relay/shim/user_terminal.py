@@ -38,7 +38,7 @@ def control_byte(key: str) -> bytes:
     return bytes([ord(key[2:].upper()) & 0x1F])
 
 
-class Lent:
+class AttachedTerminal:
     """Our own descriptors for an attached terminal, to read (`source`) and write (`sink`); -1: none.
 
     interactive: both are the same terminal, which is in raw mode while attached.
@@ -142,7 +142,7 @@ class UserTerminal:
 
     def __init__(self, loop: Loop, lost: Callable[[str], None]) -> None:
         """`lost` is called when the terminal is lost, with its kind: "terminal" or "pipe"."""
-        self.lent: Lent | None = None
+        self.attached: AttachedTerminal | None = None
         self.queued = bytearray()
         self.paused = False
         self.line_ended: Callable[[], None] | None = None
@@ -158,8 +158,8 @@ class UserTerminal:
     @property
     def watched(self) -> bool:
         """True if the output goes to a terminal, not into a file, a pipe or nowhere."""
-        lent = self.lent
-        return lent is not None and lent.sink_is_terminal
+        attached = self.attached
+        return attached is not None and attached.sink_is_terminal
 
     @property
     def at_line_start(self) -> bool:
@@ -175,7 +175,7 @@ class UserTerminal:
         self._output(data)
 
     def _output(self, data: bytes) -> None:
-        if data and self.lent is not None and self.lent.sink >= 0:
+        if data and self.attached is not None and self.attached.sink >= 0:
             self._said = data
             self.show(data)
             if self._asides is not None:
@@ -183,12 +183,12 @@ class UserTerminal:
                 self._show_asides()
 
     def show(self, data: bytes) -> None:
-        lent = self.lent
-        if lent is None or lent.sink < 0:
+        attached = self.attached
+        if attached is None or attached.sink < 0:
             return
-        if not self.queued and not lent.blocks:
+        if not self.queued and not attached.blocks:
             try:
-                data = data[os.write(lent.sink, data) :]
+                data = data[os.write(attached.sink, data) :]
             except OSError:
                 pass  # full, or gone: below
         self.queued += data
@@ -196,13 +196,13 @@ class UserTerminal:
 
     def flush(self) -> None:
         """Write as much of the queue as the terminal takes."""
-        lent = self.lent
-        if lent is None or lent.sink < 0:
+        attached = self.attached
+        if attached is None or attached.sink < 0:
             self.queued.clear()
             return
-        while self.queued and lent.ready():
+        while self.queued and attached.ready():
             try:
-                taken = os.write(lent.sink, self.queued[: lent.piece])
+                taken = os.write(attached.sink, self.queued[: attached.piece])
             except BlockingIOError:
                 return
             except OSError as error:
@@ -236,7 +236,7 @@ class UserTerminal:
 
     def _ask(self) -> None:
         answers = self.keyboard.answers
-        if self.lent is not None and self.lent.interactive and not answers.expected:
+        if self.attached is not None and self.attached.interactive and not answers.expected:
             answers.expected = True
             self.aside(QUERY)
 
@@ -260,10 +260,10 @@ class UserTerminal:
             self.aside(self._report)
         return keys
 
-    def lend(self, terminal: Lent, greeting: bytes) -> None:
+    def attach(self, terminal: AttachedTerminal, greeting: bytes) -> None:
         """Switch to `terminal`; show `greeting` first."""
         self._drop()
-        self.lent = terminal
+        self.attached = terminal
         self.paused = False
         if greeting:
             self._said = greeting
@@ -285,17 +285,17 @@ class UserTerminal:
         self._lost(what)
 
     def _drop(self) -> None:
-        lent, self.lent = self.lent, None
+        attached, self.attached = self.attached, None
         self.queued.clear()
         self.keyboard = Keyboard(self.keyboard.prefix)
         self.any_key = None
         self._undo = b""
         if self._asides is not None:
             self._asides.clear()
-        if lent is not None:
-            for fd in {lent.source, lent.sink} - {-1}:
+        if attached is not None:
+            for fd in {attached.source, attached.sink} - {-1}:
                 self._loop.remove(fd)
-            lent.close()
+            attached.close()
 
 
 def _own(fd: int) -> tuple[int, bool]:
