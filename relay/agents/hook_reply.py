@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from relay.agents.hook_event import NativeName
 
-Part = Literal["context", "deny", "allow", "ask", "input", "halt", "go_on", "notice"]
+Part = Literal["context", "deny", "allow", "ask", "input", "halt", "continuation", "notice"]
 Parts = frozenset[Part]
 
 
@@ -30,7 +30,7 @@ class Reply:
     ask:     why the agent has to ask the user about a tool call; a denial if its protocol has no ask.
     allow:   the user has allowed this tool call in advance: the agent does not ask.
     input:   the tool's whole input, replacing the agent's.
-    go_on:   the text with which the agent continues instead of ending its turn.
+    continuation: the text with which the agent continues instead of ending its turn.
     notice:  one line that the agent shows to its user.
     """
 
@@ -40,11 +40,11 @@ class Reply:
     ask: str | None = None
     allow: bool = False
     input: Mapping[str, Any] | None = None
-    go_on: str | None = None
+    continuation: str | None = None
     notice: str = ""
 
 
-class Fate(Enum):
+class ReplyOutcome(Enum):
     """The outcome of a reply."""
 
     PRINTED = "printed"  # the agent's hook has printed it
@@ -52,7 +52,7 @@ class Fate(Enum):
     UNSENT = "unsent"  # the agent's hook was gone before it could be sent
 
 
-Settle = Callable[[Fate], None]
+Settle = Callable[[ReplyOutcome], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Answered:
     """A rendered reply. `settle` is called once, with its outcome."""
 
     stdout: str
-    settle: Settle = lambda fate: None
+    settle: Settle = lambda outcome: None
 
 
 REPLIES: Mapping[NativeName, Parts] = MappingProxyType(
@@ -71,9 +71,9 @@ REPLIES: Mapping[NativeName, Parts] = MappingProxyType(
         NativeName.PERMISSION: frozenset({"deny", "allow", "notice"}),
         NativeName.TOOL_POST: frozenset({"context", "notice"}),
         NativeName.TOOL_FAILED: frozenset({"context", "notice"}),
-        NativeName.STOP: frozenset({"go_on", "notice"}),
+        NativeName.STOP: frozenset({"continuation", "notice"}),
         NativeName.SUBAGENT_START: frozenset({"context"}),
-        NativeName.SUBAGENT_STOP: frozenset({"go_on"}),
+        NativeName.SUBAGENT_STOP: frozenset({"continuation"}),
         NativeName.COMPACT: frozenset({"deny"}),
     }
 )

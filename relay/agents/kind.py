@@ -141,11 +141,11 @@ class AgentKind:
         elif reply.allow and "allow" in carried:
             tool = event.name is NativeName.TOOL_PRE
             specific |= {"permissionDecision": "allow"} if tool else {"decision": {"behavior": "allow"}}
-        elif reply.go_on is not None and "go_on" in carried:
+        elif reply.continuation is not None and "continuation" in carried:
             if self.continues_with_context:
-                specific["additionalContext"] = reply.go_on or "Go on."
+                specific["additionalContext"] = reply.continuation or "Go on."
             else:
-                answer |= {"decision": "block", "reason": reply.go_on or "Go on."}
+                answer |= {"decision": "block", "reason": reply.continuation or "Go on."}
         if reply.input is not None and "input" in carried and deny is None and not answer:
             specific["updatedInput"] = dict(reply.input)
             if self.allows_changed_input:

@@ -17,7 +17,7 @@ from relay.errors import HomeError
 from relay.home import Home
 from relay.storage.files import write_private
 
-_STANDS = "# In place of the file that ships with relay, SHA-256 "
+_REPLACES = "# In place of the file that ships with relay, SHA-256 "
 
 
 def files(directory: Path) -> dict[str, Path]:
@@ -44,7 +44,7 @@ def take(home: Home, name: str, text: str) -> None:
     """Put `text` in place of the shipped file; the file on disk is always complete. Raise HomeError."""
     path = _folder(home) / f"{name}.toml"
     try:
-        write_private(path, f"{plain(text)}\n{_STANDS}{_digest(name)}\n")
+        write_private(path, f"{plain(text)}\n{_REPLACES}{_digest(name)}\n")
     except OSError as error:
         raise HomeError(
             f"cannot write {path}: {error.strerror}. Free some space, or check who may write there."
@@ -65,7 +65,7 @@ def remove(home: Home, name: str) -> bool:
 
 def plain(text: str) -> str:
     """Return the text of a pattern file without the line that `take` added."""
-    return text.partition(_STANDS)[0].rstrip() + "\n"
+    return text.partition(_REPLACES)[0].rstrip() + "\n"
 
 
 def _all(home: Home) -> dict[str, Path]:
@@ -78,7 +78,7 @@ def _folder(home: Home) -> Path:
 
 def _counts(name: str, path: Path) -> bool:
     try:
-        return path.read_text("utf-8").rstrip().endswith(f"{_STANDS}{_digest(name)}")
+        return path.read_text("utf-8").rstrip().endswith(f"{_REPLACES}{_digest(name)}")
     except (OSError, UnicodeDecodeError):
         return False
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from relay.agents.hook_reply import Fate, Settle
+from relay.agents.hook_reply import ReplyOutcome, Settle
 from relay.control.sessions import MAX_LINE
 from relay.errors import RelayError, UsageError
 from relay.peer import peer
@@ -60,7 +60,7 @@ _ACCEPT_RETRY = 0.5  # seconds until the next try after accept(2) has failed
 class Connection:
     """One connection: its socket and the process id of the peer.
 
-    settle: called with the fate of the last answer.
+    settle: called with the outcome of the last answer.
     task:   serves it.
     owner:  whose it is; None: not yet asked.
     idle:   it has no request that waits for an answer.
@@ -77,11 +77,11 @@ class Connection:
         """Send `data`. Raise OSError if the peer has gone."""
         await asyncio.get_running_loop().sock_sendall(self.channel, data)
 
-    def settled(self, fate: Fate) -> None:
-        """Call `settle` with the fate of the last answer, once."""
+    def settled(self, outcome: ReplyOutcome) -> None:
+        """Call `settle` with the outcome of the last answer, once."""
         settle, self.settle = self.settle, None
         if settle is not None:
-            settle(fate)
+            settle(outcome)
 
 
 @dataclass(slots=True)
@@ -202,7 +202,7 @@ class ControlServer:
                 try:
                     await send(channel, answer)
                 except OSError:
-                    connection.settled(Fate.UNSENT)
+                    connection.settled(ReplyOutcome.UNSENT)
                     raise
         except ValueError as error:
             with suppress(OSError):
@@ -213,7 +213,7 @@ class ControlServer:
             _log.exception("a connection to the control socket")
 
     def _ended(self, connection: Connection, _: asyncio.Task[None]) -> None:
-        connection.settled(Fate.UNKNOWN)
+        connection.settled(ReplyOutcome.UNKNOWN)
         self._waits = False
         self._open.pop(connection.channel.fileno(), None)
         connection.channel.close()

@@ -81,7 +81,7 @@ class Grammar:
     prefix:     the character (or word) that begins a directive.
     decoration: regular expression of the bullets and indents with which the agent begins a paragraph.
     diff:       regular expression of a diff line's mark, which then is not a bullet; "" without diffs.
-    heeds:      return True for a known namespace that is acted on.
+    acts_on:    return True for a known namespace that is acted on.
     joined:     the lines of a paragraph come as one.
 
     passed_over: lines that would be directives, but for one thing. The caller reports and removes them.
@@ -94,13 +94,13 @@ class Grammar:
         prefix: str = PREFIX,
         decoration: str = DECORATION,
         diff: str = "",
-        heeds: Callable[[str], bool] = lambda namespace: True,
+        acts_on: Callable[[str], bool] = lambda namespace: True,
         meant: Callable[[str], str] = lambda namespace: "",
         joined: bool = False,
     ) -> None:
         self._knows = knows
         self._meant = meant
-        self._heeds = heeds
+        self._acts_on = acts_on
         another = rf"\s{re.escape(prefix)}(?P<namespace>{_NAMESPACE}):\S"
         self._another = re.compile(another) if joined else None
         self._prefix = prefix
@@ -128,7 +128,7 @@ class Grammar:
         profile: Profile,
         *,
         prefix: str,
-        heeds: Callable[[str], bool] = lambda namespace: True,
+        acts_on: Callable[[str], bool] = lambda namespace: True,
         meant: Callable[[str], str] = lambda namespace: "",
     ) -> Grammar:
         """Return the grammar for what the terminal of an agent of this `profile` shows.
@@ -138,10 +138,12 @@ class Grammar:
         joined = profile.block_end == "joined"
         if profile.decoration is not None:
             decoration = profile.decoration.pattern
-            return cls(knows, prefix=prefix, decoration=decoration, heeds=heeds, meant=meant, joined=joined)
+            return cls(
+                knows, prefix=prefix, decoration=decoration, acts_on=acts_on, meant=meant, joined=joined
+            )
         # An agent indents its lists; a program that relay does not know may indent a diff.
         diff = ADDED_OR_REMOVED if profile.states else rf"[ \t]*{ADDED_OR_REMOVED}"
-        return cls(knows, prefix=prefix, diff=diff, heeds=heeds, meant=meant, joined=joined)
+        return cls(knows, prefix=prefix, diff=diff, acts_on=acts_on, meant=meant, joined=joined)
 
     def state(self) -> dict[str, Any]:
         """Return the JSON that `restore` needs to continue from here."""
@@ -192,11 +194,11 @@ class Grammar:
         if not target:
             return found
         if not self._knows(namespace):
-            if (meant := self._meant(namespace)) and self._heeds(meant):
+            if (meant := self._meant(namespace)) and self._acts_on(meant):
                 said, right = f"{self._prefix}{namespace}:", f"{self._prefix}{meant}:"
                 self.passed_over.append(PassedOver(line, "typo", said, right))
             return found
-        if not self._heeds(namespace):
+        if not self._acts_on(namespace):
             self.passed_over.append(PassedOver(line, "setting"))
         body = (started["body"] or "").strip()
         if self._holds_more(body):
@@ -205,7 +207,7 @@ class Grammar:
         if body == _OPENS:
             self._block = _Block(namespace, target, len(started["lead"]), line.place)
             return found
-        if self._heeds(namespace):
+        if self._acts_on(namespace):
             found.append(Directive(namespace, target, unescape(body, self._prefix), line.time, line.place))
         return found
 
@@ -251,7 +253,7 @@ class Grammar:
 
     def _end_block(self, now: float, *, unclosed: bool) -> list[Directive]:
         block, self._block = self._block, None
-        if block is None or not self._heeds(block.namespace):
+        if block is None or not self._acts_on(block.namespace):
             return []
         body = unescape(block.body(), self._prefix)
         return [Directive(block.namespace, block.target, body, now, block.place, unclosed)]

@@ -43,14 +43,14 @@ class Hearing:
         namespaces: Iterable[str],
         profile: Profile,
         *,
-        heeds: Callable[[str], bool],
+        acts_on: Callable[[str], bool],
         subagents: bool,
         prefix: str,
     ) -> Hearing:
         decoration = None if profile.decoration is None else profile.decoration.pattern
         form = repr((decoration, profile.block_end, bool(profile.states)))
         every = frozenset(namespaces)
-        return cls(every, frozenset(filter(heeds, every)), subagents, prefix, form)
+        return cls(every, frozenset(filter(acts_on, every)), subagents, prefix, form)
 
     def hears(self, directive: Directive, now: Hearing) -> bool:
         """Return True if it acts on `directive`, which a session with the hearing `now` reads."""

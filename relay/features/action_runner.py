@@ -27,7 +27,7 @@ from relay.state.events import PromptSubmitted, TurnBegan, TurnOver
 from relay.storage.journal import Journal
 from relay.supervision.actions import (
     ACCOUNT,
-    GO_ON_TEXT,
+    CONTINUE_TEXT,
     IDLE_TEXT,
     ActionStep,
     Tries,
@@ -168,12 +168,12 @@ class ActionRunner:
             pending.timer = self._clock.look(step.at, lambda: self._due(pending))
             return
         self._pending = None
-        self._go_on()
+        self._end_wait()
         self._note()
         self._journal.write("action", incident=kind_of(event), action=step.action, number=step.number or None)
         self._act(event, step)
 
-    def _go_on(self) -> None:
+    def _end_wait(self) -> None:
         """End the wait for a limit."""
         if self._status.waits:
             self._status.waits = False
@@ -185,10 +185,10 @@ class ActionRunner:
         name = self._session.name
         match step.action:
             case "nudge":
-                default = GO_ON_TEXT.format(words(event.cls)) if event.name == "error" else IDLE_TEXT
+                default = CONTINUE_TEXT.format(words(event.cls)) if event.name == "error" else IDLE_TEXT
                 self._nudge(step.text or default)
             case "wait" if event.name == "error":
-                self._nudge(step.text or GO_ON_TEXT.format(words(event.cls)))
+                self._nudge(step.text or CONTINUE_TEXT.format(words(event.cls)))
             case "gate" | "run" as action:
                 self._bus.publish(RunCommand(step.run, gates=action == "gate"))
             case "done" | "fail" | "stop" as action:
@@ -259,7 +259,7 @@ class ActionRunner:
             self._tries.pop(kind_of(Incident("error", error)), None)
             self._settle_error()
             self._note()
-            self._nudge(GO_ON_TEXT.format(words(error)))
+            self._nudge(CONTINUE_TEXT.format(words(error)))
 
     @handles(AgentExited)
     def exited(self, _: AgentExited) -> None:
@@ -286,7 +286,7 @@ class ActionRunner:
         if self._pending is not None and self._pending.timer is not None:
             self._pending.timer.cancel()
         self._pending = None
-        self._go_on()
+        self._end_wait()
 
     # Notes for later sessions.
 

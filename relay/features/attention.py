@@ -33,7 +33,7 @@ from relay.terminal.events import KeysTyped, Notify, NotifyDesktop, TitleWanted
 from relay.terminal.shim_link import ShimLink
 from relay.text import one_line
 
-DEBOUNCE = 0.8
+STABLE_FOR = 0.8
 """Seconds that a prompt must stay on the screen: agents draw a dialog while a hook may still answer it."""
 
 DISMISSED = 3.0
@@ -86,7 +86,7 @@ class Attention:
         self._prompt = verdict if prompting else None
         self._cancel()
         if prompting:
-            self._confirm_in(DEBOUNCE)
+            self._confirm_in(STABLE_FOR)
         elif self._published:
             self._published = False
             self._bus.publish(PromptOver())

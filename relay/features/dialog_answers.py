@@ -26,7 +26,7 @@ from relay.state.states import AgentState
 from relay.storage.journal import Journal
 from relay.text import one_line, visible
 
-STANDS = 0.2
+STABLE_FOR = 0.2
 """Seconds for which a question must stay unchanged: some agents draw a dialog piece by piece."""
 
 SCREEN_CHECK_EVERY = 0.02
@@ -116,12 +116,12 @@ class DialogAnswers:
 
     async def _settled(self) -> ScreenQuestion:
         """Return the question once it is stable. Raise RelayError if there is none, or it is for a secret."""
-        asked, stood = self._asked(), 0
+        asked, stable = self._asked(), 0
         for _ in range(round(FOLLOWS / SCREEN_CHECK_EVERY)):
             await asyncio.sleep(SCREEN_CHECK_EVERY)
             before, asked = asked, self._asked()
-            stood = stood + 1 if asked == before and not self._terminal.output_pending() else 0
-            if stood * SCREEN_CHECK_EVERY >= STANDS:
+            stable = stable + 1 if asked == before and not self._terminal.output_pending() else 0
+            if stable * SCREEN_CHECK_EVERY >= STABLE_FOR:
                 break
         return asked
 

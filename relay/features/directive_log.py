@@ -2,7 +2,7 @@
 
 output ─→ lines ─→ heard ─→ begun ─→ committed (messages, in the ledger)
    └ missed  │         └ begun by an earlier session, its outcome unknown
-             └ passed over, hidden, in a diff, misspelt, not heeded (relay.toml), or maybe heard before
+             └ passed over, hidden, in a diff, misspelt, ignored (relay.toml), or maybe heard before
 """
 
 from __future__ import annotations

@@ -92,9 +92,9 @@ class HandlerRunner:
     @handles(SessionBegan)
     def begin(self, event: SessionBegan) -> None:
         self._earlier.begin()
-        self._tasks.queue(events.SessionStart.name, self._go_on() if event.resumed else self._start())
+        self._tasks.queue(events.SessionStart.name, self._resume() if event.resumed else self._start())
 
-    async def _go_on(self) -> None:
+    async def _resume(self) -> None:
         """Resume the directives of an earlier session: the ledger knows which messages it sent."""
         try:
             with suppress(RelayError, TimeoutError):

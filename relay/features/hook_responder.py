@@ -14,7 +14,7 @@ from typing import Any
 from relay.agents import kinds
 from relay.agents.events import HookAsked, HookReported
 from relay.agents.hook_event import NativeEvent, NativeName
-from relay.agents.hook_reply import Answered, Fate, Reply, Settle
+from relay.agents.hook_reply import Answered, Reply, ReplyOutcome, Settle
 from relay.agents.kind import AgentKind
 from relay.eventbus import EventBus, answers, handles
 from relay.hooks import events
@@ -189,18 +189,19 @@ class HookResponder:
         decision = decide_stop(results, ending)
         if decision.outcome == "refuse":
             self._continuations.refuse(decision.texts[0], ending.refusal)
-        elif decision.outcome == "go_on":
+        elif decision.outcome == "continue":
             apply(self._bus, decision.given(results), event=event.event)
-        may = decision.outcome != "halt" and not ending.capped and "go_on" in _kind(event).carries(event.name)
+        carried = _kind(event).carries(event.name)
+        may = decision.outcome != "halt" and not ending.capped and "continuation" in carried
         found = await self._bus.ask(Contribute(ROOM, extends=True)) if may else []
         if not found:
             self._turn.end()
-            if decision.outcome == "go_on":
+            if decision.outcome == "continue":
                 self._continuations.by_prompt(decision.texts[-1])
             return Answered(_kind(event).render(event, Reply(halt=decision.reason)))
         text = "\n\n".join(each.text for each in found)
         settle = self._continuations.by_reply(text, _together(found))
-        return _answered(event, Reply(go_on=text, notice=_notice(found)), settle)
+        return _answered(event, Reply(continuation=text, notice=_notice(found)), settle)
 
     @handles(HookReported)
     def reported(self, event: HookReported) -> None:
@@ -237,7 +238,7 @@ def _answered(event: NativeEvent, reply: Reply, settle: Settle) -> Answered:
     try:
         return Answered(_kind(event).render(event, reply), settle)
     except BaseException:
-        settle(Fate.UNSENT)
+        settle(ReplyOutcome.UNSENT)
         raise
 
 
@@ -247,11 +248,11 @@ def _notice(contributions: Sequence[Contribution]) -> str:
 
 
 def _together(contributions: Sequence[Contribution]) -> Any:
-    """Return a function that settles all `contributions` with the same fate."""
+    """Return a function that settles all `contributions` with the same outcome."""
 
-    def settle(fate: Fate) -> None:
+    def settle(outcome: ReplyOutcome) -> None:
         for contribution in contributions:
-            contribution.settle(fate)
+            contribution.settle(outcome)
 
     return settle
 

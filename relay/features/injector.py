@@ -22,7 +22,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from relay.agents.hook_reply import Fate
+from relay.agents.hook_reply import ReplyOutcome
 from relay.errors import MessageRefused
 from relay.eventbus import EventBus, answers, handles
 from relay.injection import layout
@@ -235,12 +235,12 @@ class Injector:
             return None
         role: Role = "user" if question.extends else "system"
 
-        def settle(fate: Fate) -> None:
-            if fate is Fate.UNSENT:
+        def settle(reply: ReplyOutcome) -> None:
+            if reply is ReplyOutcome.UNSENT:
                 self.put_back(taken)
                 return
             outcome = Outcome(Result.INJECTED, role=role)
-            if fate is Fate.UNKNOWN:
+            if reply is ReplyOutcome.UNKNOWN:
                 why = "the agent's hook delivered it, but nothing shows that the agent read it"
                 outcome = Outcome(Result.UNCERTAIN, why, role=role)
             for injection in taken:

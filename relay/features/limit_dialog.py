@@ -23,7 +23,7 @@ from relay.supervision.events import PhaseEntered
 from relay.supervision.states import Phase
 from relay.terminal.events import AgentExited, KeysTyped
 
-STANDS = 0.4
+STABLE_FOR = 0.4
 """Seconds that the dialog must stay drawn: less than a question for the user (relay.features.attention)."""
 
 _KEYS: dict[DismissKey, bytes] = {"esc": b"\x1b"}
@@ -75,7 +75,7 @@ class LimitDialog:
             self._timer.cancel()
             self._timer = None
         if self._waits and self._drawn and not self._terminal.replaying:
-            self._timer = self._clock.later(STANDS, self._dismiss)
+            self._timer = self._clock.later(STABLE_FOR, self._dismiss)
 
     def _dismiss(self) -> None:
         self._timer, rule, self._drawn = None, self._drawn, ""

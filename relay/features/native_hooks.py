@@ -17,7 +17,7 @@ from typing import Any
 from relay.agents import kinds
 from relay.agents.events import FailureRead, HookAsked, HookReported, TextRead
 from relay.agents.hook_event import NativeEvent, NativeName
-from relay.agents.hook_reply import Answered, Fate, Reply
+from relay.agents.hook_reply import Answered, Reply, ReplyOutcome
 from relay.agents.listening import Listening
 from relay.agents.transcript_lines import Said
 from relay.agents.transcript_reader import TranscriptReader
@@ -121,14 +121,14 @@ class NativeHooks:
             answered, why = None, FAULT
         if answered is None:
             return {"stdout": await self._guarded(kind, name, why) if decide else "", "code": 0}
-        connection.settled(Fate.UNKNOWN)  # of an earlier event, whose client never said that it printed
+        connection.settled(ReplyOutcome.UNKNOWN)  # an earlier event, whose client never said that it printed
         connection.settle = answered.settle
         return {"stdout": answered.stdout if decide else "", "code": 0}
 
     @operation("hook_printed")
     async def printed(self, request: Request) -> Answer:
         """Record that the client has printed the answer for the agent."""
-        request.connection.settled(Fate.PRINTED)
+        request.connection.settled(ReplyOutcome.PRINTED)
         return {"ok": True}
 
     async def _guarded(self, kind: str, event: str, why: str) -> str:

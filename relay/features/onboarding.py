@@ -15,7 +15,7 @@ from pathlib import Path
 from relay import data
 from relay.agents.events import HookReported
 from relay.agents.hook_event import NativeName
-from relay.agents.hook_reply import Fate
+from relay.agents.hook_reply import ReplyOutcome
 from relay.eventbus import EventBus, answers, handles
 from relay.home import Home
 from relay.hooks.commands import ListChannels, ListMembers
@@ -48,7 +48,7 @@ class Onboarding:
 
     prefix: the character that starts a directive of this agent.
     hooked: the agent's own hooks were set up, and deliver the text.
-    heeded: directives on its screen are acted on, too. spawns: it may start other agents.
+    on_screen: directives on its screen are acted on, too. spawns: it may start other agents.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Onboarding:
         template: str,
         prefix: str,
         hooked: bool,
-        heeded: bool,
+        on_screen: bool,
         spawns: bool,
     ) -> None:
         self._bus = bus
@@ -69,7 +69,7 @@ class Onboarding:
         self._template = template
         self._prefix = prefix
         self._hooked = hooked
-        self._heeded = heeded
+        self._on_screen = on_screen
         self._more = f"\n{SPAWNS.replace('{at}', prefix)}" if spawns else ""
         self._due = True
 
@@ -80,7 +80,7 @@ class Onboarding:
 
     @handles(TurnDrawn)
     def drawn(self, _: TurnDrawn) -> None:
-        if self._heeded:  # its hooks have been silent for a whole turn, so relay reads its screen
+        if self._on_screen:  # its hooks have been silent for a whole turn, so relay reads its screen
             self._tasks.spawn(self._type(), "onboarding")
 
     async def _type(self) -> None:
@@ -99,8 +99,8 @@ class Onboarding:
         if text is None:
             return None
 
-        def settle(fate: Fate) -> None:
-            self._due = self._due or fate is not Fate.PRINTED
+        def settle(outcome: ReplyOutcome) -> None:
+            self._due = self._due or outcome is not ReplyOutcome.PRINTED
 
         return Contribution(text, settle)
 

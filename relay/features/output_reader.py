@@ -290,8 +290,8 @@ class OutputReader:
                 publish(AttachmentChanged(record.data == b"watched"))
             case ring.HELD:
                 if not asked_of_another:
-                    id, anew = record.data.split()
-                    publish(OutputHeld(int(id), anew == b"1"))
+                    id, blank = record.data.split()
+                    publish(OutputHeld(int(id), blank == b"1"))
             case ring.LOST:
                 publish(TerminalLost(record.data.decode()))
             case ring.EXITED:

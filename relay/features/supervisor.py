@@ -234,9 +234,9 @@ class Supervisor:
         if self._life.decided and record is not None and record.phase in PAUSED:
             left = "" if record.next_try is None else f"going on in {span(record.next_try - now)}"
             note, history = left or record.note, record.history
-            goes_on = RestartDecision(record.phase, record.reason, record.next_try, note, history)
-            self._bus.publish(PhaseEntered.decided(goes_on, code))
-            return goes_on
+            resumed = RestartDecision(record.phase, record.reason, record.next_try, note, history)
+            self._bus.publish(PhaseEntered.decided(resumed, code))
+            return resumed
         # The shim remembers a stop that was requested from an earlier session.
         asked = supervised and not self._shim.kept
         asked = asked or (self._order.done() and self._order.result() == "stop")

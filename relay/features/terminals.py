@@ -26,7 +26,7 @@ from relay.terminal.events import (
 from relay.terminal.shim_link import ShimLink
 from relay.text import one_line
 
-PARTING_INTERVAL = 0.05
+RESET_EVERY = 0.05
 """Seconds between two checks of what would restore the user's terminal for their shell."""
 
 NOTICE_LENGTH = 300
@@ -80,11 +80,11 @@ class Terminals:
     @handles(OutputHeld)
     def held(self, event: OutputHeld) -> None:
         """Repaint a terminal: output is paused, and the screen shows all of it so far."""
-        self._shim.repaint(event.id, self._terminal.drawn(history=event.anew))
+        self._shim.repaint(event.id, self._terminal.drawn(history=event.blank))
 
     @handles(DetachRequested)
     def detach(self, _: DetachRequested) -> None:
-        self._tell_parting()
+        self._note_reset()
         self._shim.dismiss()
 
     @handles(TerminalLost)
@@ -97,7 +97,7 @@ class Terminals:
     @answers(Goodbye)
     async def goodbye(self, _: Goodbye, __: object) -> None:
         """Give the terminal back."""
-        self._tell_parting()
+        self._note_reset()
         self._shim.goodbye()
 
     def _below(self) -> bytes:
@@ -111,7 +111,7 @@ class Terminals:
 
     @handles(Notify)
     def notify(self, event: Notify) -> None:
-        self._tell_parting()
+        self._note_reset()
         text = event.line if event.level == "info" else f"{event.level}: {event.line}"
         self._shim.notice(one_line(text, NOTICE_LENGTH))
 
@@ -122,26 +122,26 @@ class Terminals:
     @handles(AttachmentChanged)
     def attached(self, _: AttachmentChanged) -> None:
         if self._shim.state.attached:
-            self._tell_parting()
+            self._note_reset()
 
     @handles(ScreenChanged)
     def screen_changed(self, _: ScreenChanged) -> None:
         """Tell the shim, at intervals, how to restore the user's terminal if this session is killed."""
         if self._looking is None:
-            self._tell_parting()
-            self._looking = self._bus.loop.call_later(PARTING_INTERVAL, self._look_again)
+            self._note_reset()
+            self._looking = self._bus.loop.call_later(RESET_EVERY, self._look_again)
 
     def _look_again(self) -> None:
         self._looking = None
-        self._tell_parting()
+        self._note_reset()
 
-    def _tell_parting(self) -> None:
+    def _note_reset(self) -> None:
         screen = self._terminal.screen
         reset = UNDO if screen is None else screen.modes_reset()
         lines = self._terminal.prints_lines()
         # Finding the end of the drawing takes the longest: skip it without an attached terminal.
         below = self._below() if self._shim.state.attached else b""
-        self._shim.parting(reset, below, self._terminal.output_offset(), lines=lines)
+        self._shim.note_reset(reset, below, self._terminal.output_offset(), lines=lines)
 
     @answers(Describe)
     async def describe(self, question: Describe, _: object) -> dict[str, Any] | None:

@@ -104,7 +104,7 @@ class TurnTracker:
         if self._turn.hooks.alive:
             return
         if event.by_user:
-            self._turn.begin_anew()
+            self._turn.reset()
             begins = begins or not self._known
         if begins:
             self._bus.publish(TurnBegan())
@@ -152,7 +152,7 @@ class TurnTracker:
         """End the turn on the screen, if there is one."""
         if (ended := self._drawn.ended()) is not None:
             self._bus.publish(TurnDrawn())
-            self._tasks.queue(ended.name, self._go_on(ended))
+            self._tasks.queue(ended.name, self._may_continue(ended))
 
     @handles(MessagesHeld)
     def held(self, _: MessagesHeld) -> None:
@@ -171,7 +171,7 @@ class TurnTracker:
         results = await self._bus.gather(Consult(handlers=failed))
         apply(self._bus, results, event=failed.name)
 
-    async def _go_on(self, event: AgentEnd) -> None:
+    async def _may_continue(self, event: AgentEnd) -> None:
         """Ask rules and handlers if the agent should continue; if so, type their text."""
         ending = Ending.of(self._turn, self._continuations.most)
         last = event.last_assistant_message
@@ -181,7 +181,7 @@ class TurnTracker:
         match decision.outcome:
             case "refuse":
                 self._continuations.refuse(decision.texts[0], ending.refusal)
-            case "go_on":
+            case "continue":
                 self._continuations.by_prompt(decision.texts[-1])
                 apply(self._bus, decision.given(results), event=event.name)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from relay.agents.hook_reply import Fate
+from relay.agents.hook_reply import ReplyOutcome
 from relay.eventbus import Event, Question
 from relay.injection.injection import Injection, Outcome
 
@@ -80,7 +80,7 @@ class Contribution:
     """
 
     text: str
-    settle: Callable[[Fate], None]
+    settle: Callable[[ReplyOutcome], None]
     notice: str = ""
 
 

@@ -87,7 +87,7 @@ _PRESENCES = """CREATE TABLE presences (
 # SQLite uses a partial index only for a query that states its condition in the same words. Most indexes hold
 # only what is open. The planner might prefer a larger one that fits as well: `accepted > 0` reserves the
 # index of all messages for the runaway guard.  No condition compares a column that queries compare to a
-# parameter, such as `to_key`: SQLite would prepare each of these queries anew whenever it is run.
+# parameter, such as `to_key`: SQLite would prepare each of these queries each time it is run.
 _INDEXES = """CREATE INDEX messages_here ON messages (team, to_key, state, sender_key, priority, turn)
     WHERE here AND state = 'stored';
 CREATE INDEX messages_given ON messages (team, sender_key) WHERE here AND state = 'stored';

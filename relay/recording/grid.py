@@ -57,16 +57,16 @@ class GridRow:
     """One row, without trailing blanks.
 
     cells, origins: the characters, and the place of each in the output.
-    goes_on: it is full and wraps into the next one.
+    wraps: it is full, and continues in the next one.
     changed: something was drawn since the last `settle`.
     """
 
-    __slots__ = ("cells", "changed", "goes_on", "origins")
+    __slots__ = ("cells", "changed", "origins", "wraps")
 
     def __init__(self) -> None:
         self.cells: list[str] = []
         self.origins = array("q")  # a fifth of a list's size
-        self.goes_on = False
+        self.wraps = False
         self.changed = False
 
     @property
@@ -91,7 +91,7 @@ class _KeptPassages:
         origins: list[int] = []
         for row in rows:
             line = row.text
-            if row.goes_on:
+            if row.wraps:
                 text.append(line)
                 origins += row.origins
             else:
@@ -175,7 +175,7 @@ class Grid:
             if at < here:
                 continue
             first, here = self._context(at), at
-            while here < len(rows) and (rows[here].changed or (here and rows[here - 1].goes_on)):
+            while here < len(rows) and (rows[here].changed or (here and rows[here - 1].wraps)):
                 rows[here].changed = False
                 here += 1
             self._kept.keep(rows[first : here + 1])
@@ -195,7 +195,7 @@ class Grid:
         cells, origins = row.cells[: self._x], row.origins[: self._x]
         if len(cells) < self._x:
             return "", []
-        while len(cells) < most and here and self.rows[here - 1].goes_on:
+        while len(cells) < most and here and self.rows[here - 1].wraps:
             here -= 1
             cells[:0], origins[:0] = self.rows[here].cells, self.rows[here].origins
         return "".join(cells), origins
@@ -204,7 +204,7 @@ class Grid:
         """Return the index of the first row that is kept together with the one at `here`."""
         rows = self.rows
         first = max(here - 1, 0)
-        while first and (rows[first - 1].goes_on or _KEY_ROW.fullmatch(rows[first].text)):
+        while first and (rows[first - 1].wraps or _KEY_ROW.fullmatch(rows[first].text)):
             first -= 1
         return first
 
@@ -223,7 +223,7 @@ class Grid:
         done, total = 0, len(cells)
         while done < total:
             if self._x >= self.columns:
-                self.rows[self._top + self._y].goes_on = True
+                self.rows[self._top + self._y].wraps = True
                 self._feed_line()
                 self._x = 0
             x = self._x
@@ -239,7 +239,7 @@ class Grid:
             row.origins[x : x + count] = array("q", origins[done : done + count])
             row.changed = True
             if x + count < self.columns:
-                row.goes_on = False
+                row.wraps = False
             self._x += count
             done += count
 
@@ -373,7 +373,7 @@ class Grid:
         if how == 0:
             self._lose(row, self._x)
             del row.cells[self._x :], row.origins[self._x :]
-            row.goes_on = False
+            row.wraps = False
         elif how == 1:
             self._blank(row, 0, self._x + 1)
         elif how == 2:
@@ -389,7 +389,7 @@ class Grid:
         elif final == "P":
             self._lose(row, x, x + count)
             del row.cells[x : x + count], row.origins[x : x + count]
-            row.goes_on = False
+            row.wraps = False
         elif x < len(row.cells):
             self._lose(row, self.columns - count)
             row.cells[x:x] = " " * count

@@ -36,7 +36,7 @@ class Fired:
         return [result for result in self.results if result.action == "halt"]
 
     @property
-    def going_on(self) -> list[HookResult]:
+    def continuing(self) -> list[HookResult]:
         """The results that make the agent continue after a Stop; empty if another result ends the turn."""
         return [] if self.halts else [result for result in self.results if result.force_continue]
 
@@ -74,9 +74,9 @@ def aggregate(fired: Fired) -> dict[str, Any]:
         case "UserPromptSubmit":
             return found | prevents
         case "Stop":
-            follow_ups = injected(each for each in fired.going_on if each.context_injection_role == "user")
-            goes_on = bool(fired.going_on)
-            return found | {"force_continue": goes_on, "follow_up_message": "\n".join(follow_ups) or None}
+            follow_ups = injected(each for each in fired.continuing if each.context_injection_role == "user")
+            continues = bool(fired.continuing)
+            return found | {"force_continue": continues, "follow_up_message": "\n".join(follow_ups) or None}
         case _:
             decision = decide(results)
             changed = None if decision.updated_input is None else dict(decision.updated_input)

@@ -218,8 +218,8 @@ class _Answer:
             self._verdict(_Fields(_spelled(kind, fields.value), self.problems), blocks=blocks)
 
     def _verdict(self, fields: _Fields, *, blocks: bool) -> None:
-        goes_on, prevents = fields.flag("continue"), fields.flag("preventContinuation")
-        ends = goes_on is False or prevents is True
+        continues, prevents = fields.flag("continue"), fields.flag("preventContinuation")
+        ends = continues is False or prevents is True
         if (message := fields.text("systemMessage")) and message.strip():
             self._result(HookResult(user_message=message))
         for text in fields.texts("additionalContext"):
@@ -286,7 +286,7 @@ class _Answer:
             return
         self._attach("hook_additional_context", text)
         if self._event in _TAKES_CONTEXT:
-            self._inject(text, goes_on=self._event == "Stop")
+            self._inject(text, continues=self._event == "Stop")
 
     def error(self, reason: str | None) -> None:
         """Block as an attachment does; at a Stop show `reason` to the user, and let the turn end."""
@@ -309,7 +309,7 @@ class _Answer:
         elif self._event != "Stop":
             self._result(HookResult("deny", reason=reason))
         elif not ends:
-            self._inject(reason, goes_on=True, follow_up=True)
+            self._inject(reason, continues=True, follow_up=True)
 
     def stop(self, reason: str | None) -> None:
         """End the turn."""
@@ -327,12 +327,12 @@ class _Answer:
             follow_up = _stripped(follow_up)
             self._attach("hook_stopped_continuation", follow_up)
             if follow_up:
-                self._inject(follow_up, goes_on=True, follow_up=True)
+                self._inject(follow_up, continues=True, follow_up=True)
             else:
                 self._result(HookResult(force_continue=True))
 
-    def _inject(self, text: str, *, goes_on: bool = False, follow_up: bool = False) -> None:
-        result = HookResult("inject_context", text, force_continue=goes_on, suppress_output=self._quiet)
+    def _inject(self, text: str, *, continues: bool = False, follow_up: bool = False) -> None:
+        result = HookResult("inject_context", text, force_continue=continues, suppress_output=self._quiet)
         self._result(replace(result, context_injection_role="user" if follow_up else "system"))
 
     def _result(self, result: HookResult) -> None:

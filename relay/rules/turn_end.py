@@ -17,7 +17,7 @@ from relay.rules.aggregate import Fired, aggregate, outcome
 from relay.rules.event import EVENTS
 from relay.state.turn import Turn
 
-GO_ON = "Go on."  # the agent's input if a handler or a rule wants it to continue without giving a text
+CONTINUE = "Go on."  # the agent's input if a handler or a rule wants it to continue without giving a text
 
 _CAPPED = (
     "a handler of agent_end, or a rule, wants the agent to continue, but it has already done so {most} times "
@@ -94,19 +94,19 @@ class StopDecision:
     """The combined decision of the answers to a Stop.
 
     outcome: "end": nothing is requested; "halt": the turn was stopped and ends, for `reason`; "refuse": the
-             agent should continue, but is `capped`; "go_on".
+             agent should continue, but is `capped`; "continue".
     texts:   those for the agent to continue with; also set if it may not.
     forced:  the name of the handler or rule that wants it to continue without giving a text; "" otherwise.
     """
 
-    outcome: Literal["end", "halt", "refuse", "go_on"]
+    outcome: Literal["end", "halt", "refuse", "continue"]
     reason: str | None = None
     texts: tuple[str, ...] = ()
     forced: str = ""
 
     def given(self, results: Sequence[HookResult]) -> list[HookResult]:
         """Return `results`, plus a text from relay if the agent continues without one of theirs."""
-        return [*results, HookResult.inject(GO_ON, source=self.forced)] if self.forced else list(results)
+        return [*results, HookResult.inject(CONTINUE, source=self.forced)] if self.forced else list(results)
 
 
 def decide_stop(results: Sequence[HookResult], ending: Ending) -> StopDecision:
@@ -119,18 +119,18 @@ def decide_stop(results: Sequence[HookResult], ending: Ending) -> StopDecision:
     if ending.halted or (not texts and forced is None):
         return StopDecision("end")
     named = "" if texts else forced or "a handler"
-    return StopDecision("refuse" if ending.capped else "go_on", None, tuple(texts or [GO_ON]), named)
+    return StopDecision("refuse" if ending.capped else "continue", None, tuple(texts or [CONTINUE]), named)
 
 
 def stop_outcome(fired: Fired, ending: Ending) -> str:
     """Return the outcome of the rules of a Stop, and whether the agent continues for the last time."""
     match decide_stop(fired.results, ending).outcome:
-        case "go_on":
+        case "continue":
             return "continue_at_max_iter" if ending.at_max_iter else "continue"
         case "refuse":
             return "reentry_capped"
         case _:
-            return "reentry_capped" if fired.going_on else outcome(fired)
+            return "reentry_capped" if fired.continuing else outcome(fired)
 
 
 def journal_fields(fired: Fired, ending: Ending | None) -> dict[str, Any]:

@@ -111,7 +111,7 @@ def _output_reader(core: Core) -> OutputReader:
             setup.registry.knows,
             setup.profile,
             prefix=setup.prefix,
-            heeds=setup.heeds,
+            acts_on=setup.acts_on,
             meant=setup.registry.meant,
         ),
         words=ScreenWords(setup.prefix, None if core.started.record is None else core.progress.note),
@@ -139,7 +139,7 @@ def _handler_runner(core: Core) -> HandlerRunner:
     hearing = Hearing.of(
         setup.registry.namespaces(),
         setup.profile,
-        heeds=setup.heeds,
+        acts_on=setup.acts_on,
         subagents=setup.settings.subagents == "act",
         prefix=setup.prefix,
     )
@@ -222,8 +222,8 @@ def _conversation(core: Core) -> ConversationTracker:
 def _onboarding(core: Core) -> Onboarding | None:
     if not core.setup.teaches or core.started.resumed:
         return None  # an earlier session has taught the agent
-    heeded = core.setup.heeds("relay")
-    if not (heeded or core.started.record is not None or _record(core) is not None):
+    on_screen = core.setup.acts_on("relay")
+    if not (on_screen or core.started.record is not None or _record(core) is not None):
         return None
     return Onboarding(
         core.bus,
@@ -232,7 +232,7 @@ def _onboarding(core: Core) -> Onboarding | None:
         template=core.setup.onboarding,
         prefix=core.setup.prefix,
         hooked=bool(core.started.bridge),
-        heeded=heeded,
+        on_screen=on_screen,
         spawns=core.supervision.spawns,
     )
 

@@ -69,7 +69,7 @@ class Setup:
         own = self.profile.prefix
         return own if own != PREFIX else self.settings.prefix
 
-    def heeds(self, namespace: str) -> bool:
+    def acts_on(self, namespace: str) -> bool:
         """Return True if relay acts on directives of `namespace` that the terminal shows."""
         match self.settings.directives:
             case "all":

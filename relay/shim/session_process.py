@@ -171,7 +171,7 @@ class SessionProcess:
             "reserve": terminals.reserve,
             "renew": terminals.prolong,
             "repaint": lambda id, data: terminals.repaint(id, data.encode("latin-1")),
-            "parting": terminals.parting,
+            "parting": terminals.note_reset,
             "notice": terminals.notices.add,
             "forget": terminals.notices.forget,
             "dismiss": terminals.dismiss,

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 LEASE = 0.3
 """Seconds that bytes wait for the session."""
 
-PARTING = 1.0
+DETACH_WAIT = 1.0
 """Seconds that a detaching user waits for the session."""
 
 HANG_UP = 1.0
@@ -61,15 +61,15 @@ HELP_LASTS = 10.0
 _CLEAR = b"\x1b[2J\x1b[H"
 
 
-class _Parting:
+class _TerminalReset:
     """What restores the user's terminal for their shell, as last reported by the session.
 
-    reset:  undoes the modes that the agent has set. below: moves the cursor below what it has drawn.
+    modes:  undoes the modes that the agent has set. below: moves the cursor below what it has drawn.
     offset: bytes of output up to which both are valid.
     """
 
-    def __init__(self, reset: str = "", below: str = "", offset: int = -1) -> None:
-        self.reset = reset
+    def __init__(self, modes: str = "", below: str = "", offset: int = -1) -> None:
+        self.modes = modes
         self.below = below
         self.offset = offset
 
@@ -123,7 +123,7 @@ class TerminalServer:
         self._name = name
         self._ended = ended
         self._client: TerminalClient | None = None
-        self._parting = _Parting()
+        self._reset = _TerminalReset()
         self.notices = PendingNotices(self.forwarder)
         self._repaints = _Repaints()
         self._dismissing: Timer | None = None
@@ -152,7 +152,7 @@ class TerminalServer:
     def introduce(self) -> None:
         """Tell the client what it needs if we die: the agent's group, and how to undo the agent's modes."""
         self._tell("agent", group=0 if self.forwarder.paused else self.forwarder.pty.pid)
-        self._tell("modes", reset=self._parting.reset)
+        self._tell("modes", reset=self._reset.modes)
 
     def begin(self, attached: AttachedTerminal, *, foreground: bool) -> None:
         """Attach the terminal of the client that started the agent."""
@@ -169,7 +169,7 @@ class TerminalServer:
             text = (
                 f"another terminal has attached; take over again with `relay attach --takeover {self._name}`"
             )
-            self._leave("detached", self._last_parting(), text, taken=True)
+            self._leave("detached", self._last_reset(), text, taken=True)
         if not self.forwarder.serves:
             attached.close()
             return False
@@ -290,7 +290,7 @@ class TerminalServer:
         self.forwarder.user.paused = True  # from now on, keys are for the shell or another agent
         self._client.switch = "" if command == DETACH else command
         self._ring.append(ring.DETACH)
-        self._dismissing = self._loop.later(PARTING if self.session.answers() else 0.0, self._dismiss_now)
+        self._dismissing = self._loop.later(DETACH_WAIT if self.session.answers() else 0.0, self._dismiss_now)
 
     def _help(self) -> None:
         """Show the available keys until one is pressed; the agent's output waits meanwhile."""
@@ -363,13 +363,12 @@ class TerminalServer:
             self.forwarder.settle()
 
     def goodbye(self, code: int, *, answered: bool) -> None:
-        """Give the terminal back, with the agent's exit code. answered: `parting` has just been called."""
+        """Give the terminal back, with the agent's exit code. answered: `note_reset` has just been called."""
         self._end_pause()
-        parting = self._parting if answered else self._last_parting()
-        below = (
-            parting.below if self.notices.pending else ""
-        )  # without notices, the cursor stays where the agent left it
-        self._leave("exit", _Parting(parting.reset, below), code=code)
+        reset = self._reset if answered else self._last_reset()
+        # Without notices, the cursor stays where the agent left it.
+        below = reset.below if self.notices.pending else ""
+        self._leave("exit", _TerminalReset(reset.modes, below), code=code)
 
     def wait_for_another(self, *, answered: bool) -> None:
         """Undo the modes that the ended agent has set: another one follows in the same terminal.
@@ -399,11 +398,11 @@ class TerminalServer:
     def _say_between(self, *texts: str, answered: bool) -> None:
         """Undo the modes that the ended agent has set; show `texts` below what it drew."""
         self._tell("agent", group=0)
-        parting = self._parting if answered else self._last_parting()
+        reset = self._reset if answered else self._last_reset()
         if self.forwarder.user.watched:
-            put_right = f"{parting.reset}{parting.below}".encode()
+            put_right = f"{reset.modes}{reset.below}".encode()
             self.forwarder.user.show(put_right + said(*self.notices.take(), *texts))
-        self.parting("", "", -1, False)
+        self.note_reset("", "", -1, False)
 
     def renew(self, pty: Pty) -> None:
         """Connect the same client to another agent's terminal."""
@@ -416,20 +415,20 @@ class TerminalServer:
 
     # Orders of the session.
 
-    def parting(self, reset: str, below: str, offset: int, lines: bool) -> None:
-        """Record what restores the user's terminal for their shell, as in _Parting.
+    def note_reset(self, reset: str, below: str, offset: int, lines: bool) -> None:
+        """Record what restores the user's terminal for their shell, as in _TerminalReset.
 
         lines: the agent has only printed lines in the output that its session has read.
         """
         self.notices.note(lines=lines)
-        if reset != self._parting.reset:
+        if reset != self._reset.modes:
             self._tell("modes", reset=reset)
-        self._parting = _Parting(reset, below, offset)
+        self._reset = _TerminalReset(reset, below, offset)
 
     def dismiss(self) -> None:
-        """Dismiss the client that asked to detach; the session has just called `parting`."""
+        """Dismiss the client that asked to detach; the session has just called `note_reset`."""
         if self._dismissing is not None:
-            self._dismiss_now(self._parting)
+            self._dismiss_now(self._reset)
 
     def outlive(self, outlives: bool) -> None:
         """Set whether the agent keeps running when its owner's terminal is lost."""
@@ -507,14 +506,14 @@ class TerminalServer:
         if self._client is not None:
             self._client.channel.send(event=event, **fields)
 
-    def _last_parting(self) -> _Parting:
+    def _last_reset(self) -> _TerminalReset:
         """Return what the session last reported if it is still valid, or else what resets every mode."""
-        if self._parting.offset == self._ring.offset:
-            return self._parting
+        if self._reset.offset == self._ring.offset:
+            return self._reset
         if not self.forwarder.queries.sequences:
-            return _Parting("", "\r\n")
+            return _TerminalReset("", "\r\n")
         drawn = not self.forwarder.over and not flags(self.forwarder.pty.attributes())[0]
-        return _Parting(UNDO.decode(), "\x1b[999B\r\n" if drawn else "\r\n")
+        return _TerminalReset(UNDO.decode(), "\x1b[999B\r\n" if drawn else "\r\n")
 
     def _asked(self) -> bool:
         """Return True if answers to the agent's queries may be on their way from the user's terminal."""
@@ -524,12 +523,12 @@ class TerminalServer:
 
         return asks(self._ring.last_output(REPLAYED))
 
-    def _dismiss_now(self, parting: _Parting | None = None) -> None:
+    def _dismiss_now(self, reset: _TerminalReset | None = None) -> None:
         switch = self._client.switch if self._client is not None else ""
         text = "" if switch else f"{self._name} keeps running; `relay attach {self._name}` brings it back"
-        self._leave("detached", parting or self._last_parting(), text, switch=switch)
+        self._leave("detached", reset or self._last_reset(), text, switch=switch)
 
-    def _leave(self, event: str, parting: _Parting, text: str = "", **fields: Any) -> None:
+    def _leave(self, event: str, reset: _TerminalReset, text: str = "", **fields: Any) -> None:
         """Stop using the client's terminal, and tell it to end."""
         client, self._client = self._client, None
         if self._dismissing is not None:
@@ -538,8 +537,8 @@ class TerminalServer:
         self._withdraw()
         if client is not None:
             notices = [*self.notices.take(), text] if text else self.notices.take()
-            reset = parting.reset + parting.below
-            client.channel.finish(event=event, reset=reset, asked=self._asked(), notices=notices, **fields)
+            undo = reset.modes + reset.below
+            client.channel.finish(event=event, reset=undo, asked=self._asked(), notices=notices, **fields)
 
     def _withdraw(self, restore: bool = False) -> None:
         self.forwarder.withdraw(restore)
@@ -555,7 +554,7 @@ class TerminalServer:
         """Restore the terminal of a client that was killed; the agent keeps running without a terminal."""
         if client is self._client:
             self._client = None
-            self.forwarder.user.show(self._last_parting().reset.encode())
+            self.forwarder.user.show(self._last_reset().modes.encode())
             self._withdraw(restore=True)
 
 

@@ -52,13 +52,13 @@ class AttachedTerminal:
         self.interactive = interactive
         self.saved = saved
         self.source, _ = _own(source)
-        self.sink, anew = _own(sink)
-        self.blocks = not anew
+        self.sink, reopened = _own(sink)
+        self.blocks = not reopened
         # isatty(3) is false for a hung-up terminal, whose end of file is not the end of the input.
         self.source_is_terminal = self.source >= 0 and (interactive or os.isatty(self.source))
         self.sink_is_terminal = self.sink >= 0 and (interactive or os.isatty(self.sink))
         regular = self.sink >= 0 and stat.S_ISREG(os.fstat(self.sink).st_mode)
-        self.piece = 1 << 16 if anew or regular else BLOCKING_PIECE
+        self.piece = 1 << 16 if reopened or regular else BLOCKING_PIECE
 
     def size(self) -> tuple[int, int, int, int] | None:
         """Return (columns, rows, width, height) of the terminal that shows the output; None without one."""
@@ -307,11 +307,11 @@ def _own(fd: int) -> tuple[int, bool]:
             name = os.ttyname(fd)
             if name == "/dev/tty":
                 return os.dup(fd), False  # for us, this name is another terminal: the agent's
-            anew = os.open(name, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
+            reopened = os.open(name, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
             pass
         else:
-            if os.fstat(anew).st_rdev == os.fstat(fd).st_rdev:
-                return anew, True
-            os.close(anew)
+            if os.fstat(reopened).st_rdev == os.fstat(fd).st_rdev:
+                return reopened, True
+            os.close(reopened)
     return os.dup(fd), False

@@ -5,7 +5,7 @@ A printed hook reply has not necessarily been read: only the agent's next step p
 
 from __future__ import annotations
 
-from relay.agents.hook_reply import Fate, Settle
+from relay.agents.hook_reply import ReplyOutcome, Settle
 from relay.eventbus import EventBus
 from relay.state.events import EvidenceChanged
 from relay.state.readiness import Readiness
@@ -40,21 +40,21 @@ class Continuations:
     def by_prompt(self, text: str) -> None:
         """Record that the turn has ended and `text` follows as a prompt."""
         self._refused = False
-        self._turn.will_go_on(text)
+        self._turn.will_continue(text)
 
     def by_reply(self, text: str, settle: Settle) -> Settle:
         """Record that the reply to a hook makes the agent continue with `text`.
 
-        Return the function to call with the fate of the reply. It calls `settle` once we know whether the
+        Return the function to call with the outcome of the reply. It calls `settle` once we know whether the
         agent read the reply.
         """
         self._refused = False
-        self._turn.go_on(text)
+        self._turn.continue_with(text)
         self._journal.write("continued", times=self._turn.continuations, most=self.most)
 
-        def printed(fate: Fate) -> None:
-            if fate is not Fate.PRINTED:
-                settle(fate)
+        def printed(outcome: ReplyOutcome) -> None:
+            if outcome is not ReplyOutcome.PRINTED:
+                settle(outcome)
                 return
             self.proved(True)
             self._unproved = settle
@@ -66,7 +66,7 @@ class Continuations:
         """Settle the last reply: the agent has read it or, if not `read`, we will never know."""
         settle, self._unproved = self._unproved, None
         if settle is not None:
-            settle(Fate.PRINTED if read else Fate.UNKNOWN)
+            settle(ReplyOutcome.PRINTED if read else ReplyOutcome.UNKNOWN)
 
     def _look(self, settle: Settle) -> None:
         if self._unproved is not settle:

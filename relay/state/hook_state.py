@@ -64,7 +64,7 @@ class HookState:
         """Record that the agent is working on its turn."""
         self._set("working")
 
-    def stands(self, error: str | None = None) -> None:
+    def ends(self, error: str | None = None) -> None:
         """Record that the turn has ended; with an `error` if the model failed."""
         self._asking.clear()
         self._set("ready" if error is None else "failed", error or "")

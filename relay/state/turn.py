@@ -62,7 +62,7 @@ class Turn:
     def take(self, event: NativeEvent) -> bool:
         """Record a hook's event; return True if it begins a new turn, not a continuation.
 
-        `stop` records nothing yet because relay may make the agent continue: call `end` or `go_on`.
+        `stop` records nothing yet because relay may make the agent continue: call `end` or `continue_with`.
         """
         if event.agent_id and event.name not in _SHARED:
             return False  # a subagent's turn is part of this one
@@ -106,9 +106,9 @@ class Turn:
         """Record the end of the turn; with an `error` if the model failed."""
         self.active = False
         self._continued = ""  # the agent has read it; the user may submit the same words later
-        self.hooks.stands(error)
+        self.hooks.ends(error)
 
-    def go_on(self, text: str) -> None:
+    def continue_with(self, text: str) -> None:
         """Record that the reply to a hook makes the agent continue with `text`."""
         self.continuations += 1
         self._continued = text[-_COMPARED:]
@@ -116,7 +116,7 @@ class Turn:
         self.active = True
         self.hooks.begins()
 
-    def will_go_on(self, text: str) -> None:
+    def will_continue(self, text: str) -> None:
         """Record that relay will submit `text` as a prompt to make the agent continue."""
         self.continuations += 1
         self._continued = text.strip().rpartition("\n")[2].strip()[-_COMPARED:]
@@ -129,7 +129,7 @@ class Turn:
         """Record that the messages that the agent sends in this turn are held."""
         self.runaway = True
 
-    def begin_anew(self) -> None:
+    def reset(self) -> None:
         """Reset the counts and prohibitions: the user has submitted a prompt."""
         self.continuations = 0
         self.runaway = False
@@ -145,7 +145,7 @@ class Turn:
             self._continued = ""
             begins = False
         else:
-            self.begin_anew()
+            self.reset()
             self._note("user", prompt)
         self.active = True
         self.hooks.begins()

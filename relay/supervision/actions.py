@@ -39,7 +39,7 @@ ERRORS: Mapping[str, Action] = {
 """The default actions for errors, by class; other classes have none."""
 
 IDLE_TEXT = "You have been idle. If your task is not done, continue it. If you cannot, say what you need."
-GO_ON_TEXT = "Your last turn ended with an error ({}) that may be over. Continue where you stopped."
+CONTINUE_TEXT = "Your last turn ended with an error ({}) that may be over. Continue where you stopped."
 
 
 @dataclass(frozen=True, slots=True)

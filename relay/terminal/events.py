@@ -106,10 +106,10 @@ class DetachRequested(Event):
 
 @dataclass(frozen=True, slots=True)
 class OutputHeld(Event):
-    """Output is paused until a terminal is repainted. id: of the repaint; anew: it shows nothing yet."""
+    """Output is paused until a terminal is repainted. id: of the repaint; blank: it shows nothing yet."""
 
     id: int
-    anew: bool
+    blank: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -205,7 +205,7 @@ class ShimLink:
         """Show `data` on the terminal that is waiting for repaint `id` (ring.HELD)."""
         self._order("repaint", id=id, data=data.decode("latin-1"))
 
-    def parting(self, reset: bytes, below: bytes, offset: int, *, lines: bool) -> None:
+    def note_reset(self, reset: bytes, below: bytes, offset: int, *, lines: bool) -> None:
         """Report what restores the user's terminal for their shell after `offset` bytes of output.
 
         reset: undoes the modes that the agent has set. below: moves the cursor below what it has drawn.
@@ -222,7 +222,7 @@ class ShimLink:
         self._order("forget", text=text)
 
     def dismiss(self) -> None:
-        """Release the user who asked to detach, after `parting`."""
+        """Release the user who asked to detach, after `note_reset`."""
         self._order("dismiss")
 
     def started(self, text: str) -> None:
@@ -234,7 +234,7 @@ class ShimLink:
         self._order("finish")
 
     def goodbye(self) -> None:
-        """Return the user to their shell, after `parting`: the agent's last output has been processed."""
+        """Return the user to their shell, after `note_reset`: the agent's last output has been processed."""
         self._order("goodbye")
 
     def keep(self, kept: bool, *, ordered: str = "") -> None:

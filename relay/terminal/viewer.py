@@ -88,7 +88,7 @@ class Picture:
             missed = int(fields["offset"]) - self._offset if self._session else 0
             self._session, self._offset = str(fields["session"]), int(fields["offset"])
             self._shim = int(fields["shim"])
-            self._draw_anew(int(fields["columns"]), int(fields["rows"]), data, missed)
+            self._redraw(int(fields["columns"]), int(fields["rows"]), data, missed)
         elif fields.get("show") == OUTPUT and self._screen is not None:
             self._offset += len(data)
             self._feed(data, max(HISTORY - len(self._above), 0))
@@ -117,7 +117,7 @@ class Picture:
         self._above.append("[relay: the agent has ended; its next run follows]")
         self._screen, self._session, self.code = None, "", None
 
-    def _draw_anew(self, columns: int, rows: int, drawing: bytes, missed: int) -> None:
+    def _redraw(self, columns: int, rows: int, drawing: bytes, missed: int) -> None:
         if self._screen is None:
             self._screen = VirtualScreen(columns, rows)
             self._screen.collect(drawn=True)

@@ -11,7 +11,7 @@ from relay.agents import kinds
 from relay.agents.hook_event import NativeEvent
 from relay.agents.hook_reply import Reply
 
-EVERYTHING = Reply(context="know this", deny="no", go_on="more", notice="hey")
+EVERYTHING = Reply(context="know this", deny="no", continuation="more", notice="hey")
 
 
 def event(agent: str, name: str) -> NativeEvent:
@@ -84,7 +84,7 @@ def test_a_permission_is_denied_and_never_granted() -> None:
             "decision": {"behavior": "deny", "message": "no"},
         }
     }
-    assert rendered("claude", "PermissionRequest", context="yes", go_on="yes") is None
+    assert rendered("claude", "PermissionRequest", context="yes", continuation="yes") is None
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_context_names_the_event_that_it_answers(agent: str, name: str) -> None:
 
 @pytest.mark.parametrize(("agent", "name"), [("codex", "Stop"), ("qwen", "Stop"), ("gemini", "AfterAgent")])
 def test_a_block_continues_the_turn(agent: str, name: str) -> None:
-    assert rendered(agent, name, go_on="and the tests?", context="x") == {
+    assert rendered(agent, name, continuation="and the tests?", context="x") == {
         "decision": "block",
         "reason": "and the tests?",
     }
@@ -108,14 +108,14 @@ def test_a_block_continues_the_turn(agent: str, name: str) -> None:
 def test_claudes_turn_continues_without_an_error(name: str) -> None:
     """F9, U12: a block is drawn as an error, and reaches the model twice."""
     specific = {"hookEventName": name, "additionalContext": "and the tests?"}
-    assert rendered("claude", name, go_on="and the tests?") == {"hookSpecificOutput": specific}
-    assert rendered("claude", name, go_on="")["hookSpecificOutput"]["additionalContext"]
+    assert rendered("claude", name, continuation="and the tests?") == {"hookSpecificOutput": specific}
+    assert rendered("claude", name, continuation="")["hookSpecificOutput"]["additionalContext"]
 
 
 def test_a_block_always_has_a_reason() -> None:
     """Agents ignore a block without a reason, or reject the whole reply."""
     assert rendered("codex", "PreToolUse", deny="")["hookSpecificOutput"]["permissionDecisionReason"]
-    assert rendered("codex", "Stop", go_on="")["reason"]
+    assert rendered("codex", "Stop", continuation="")["reason"]
 
 
 def test_parts_that_the_protocol_cannot_carry_are_omitted() -> None:

@@ -459,12 +459,12 @@ def test_a_misspelt_namespace_is_passed_over_and_any_other_word_is_text(subtests
 
 
 def test_a_typo_of_a_disabled_namespace_is_text() -> None:
-    grammar = Grammar(known, heeds=lambda namespace: False, meant=lambda namespace: "deploy")
+    grammar = Grammar(known, acts_on=lambda namespace: False, meant=lambda namespace: "deploy")
     assert grammar.line(make_line("@deplyo:prod x", 0.0)) == [] and grammar.passed_over == []
 
 
 def test_a_disabled_namespace_is_passed_over_with_its_whole_form() -> None:
-    grammar = Grammar(known, heeds=lambda namespace: namespace == "relay")
+    grammar = Grammar(known, acts_on=lambda namespace: namespace == "relay")
     text = "@deploy:prod x\n@deploy:prod <<<\n@relay:Bob in it\n>>>\n@relay:Bob hi\n@deploy:b <<<\n@relay:"
     found = [
         one

@@ -61,7 +61,7 @@ def test_rows_that_wrap_or_scroll_off_are_kept() -> None:
     grid = Grid(4, 2)
     grid.feed(f"abcdefgh{LF}x{LF}y{LF}z")
     assert [row.text for row in grid.rows] == ["abcd", "efgh", "x", "y", "z"]
-    assert [row.goes_on for row in grid.rows] == [True, False, False, False, False]
+    assert [row.wraps for row in grid.rows] == [True, False, False, False, False]
     assert [passage.text for passage in grid.passages()] == ["abcdefgh\nx\ny\nz\n"]
 
 

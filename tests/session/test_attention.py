@@ -51,7 +51,7 @@ class World:
 def test_the_text_of_a_prompt_is_its_dialog_or_else_the_reason_for_the_state(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: tuple[str, ...], text: str
 ) -> None:
-    monkeypatch.setattr(attention, "DEBOUNCE", 0.0)
+    monkeypatch.setattr(attention, "STABLE_FOR", 0.0)
 
     async def scene() -> None:
         bus, world = EventBus(), World(*rows)

@@ -133,7 +133,7 @@ class Session:
             ),
             self.rules,
             Onboarding(
-                bus, tasks, identity, template=LESSON, prefix="@", hooked=True, heeded=True, spawns=False
+                bus, tasks, identity, template=LESSON, prefix="@", hooked=True, on_screen=True, spawns=False
             ),
             HookResponder(bus, journal, turn, continuations, Policy()),
             self,

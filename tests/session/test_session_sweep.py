@@ -87,7 +87,7 @@ START = [
 ]
 RESUME = [
     Step(_PROGRESS + "_read"),
-    Step(_HANDLERS + "_go_on"),
+    Step(_HANDLERS + "_resume"),
 ]
 """Only a session that replaces another one takes these."""
 READ = [

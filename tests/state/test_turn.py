@@ -123,7 +123,7 @@ def test_clear_resets_the_evidence_and_compacting_does_not(turn: Turn) -> None:
 def test_a_subagents_turn_is_part_of_the_agents(turn: Turn) -> None:
     """Codex also reports a subagent's prompt; Qwen an empty one after each tool."""
     report(turn, NativeName.PROMPT_SUBMIT, prompt="hello")
-    turn.go_on("more")
+    turn.continue_with("more")
     report(turn, NativeName.PROMPT_SUBMIT, prompt="look there", agent_id="a1")
     report(turn, NativeName.PROMPT_SUBMIT, prompt="")
     report(turn, NativeName.STOP_FAILURE, error="it failed", agent_id="a1")
@@ -137,7 +137,7 @@ def test_continuations_are_counted_until_a_new_prompt(turn: Turn) -> None:
     """R10, R28: an agent that submits its continuation, as Gemini does, has not been prompted."""
     report(turn, NativeName.PROMPT_SUBMIT, prompt="hello")
     for times in (1, 2, 3):
-        turn.go_on("[relay ab12 hook] more [/relay ab12]")
+        turn.continue_with("[relay ab12 hook] more [/relay ab12]")
         assert turn.continuations == times and state(turn) == ("working", None)
         report(turn, NativeName.PROMPT_SUBMIT, prompt="[relay ab12 hook] more [/relay ab12]")
         assert turn.continuations == times
@@ -150,7 +150,7 @@ def test_the_text_of_an_ended_continuation_is_a_users_prompt(turn: Turn) -> None
     """R28: a user who types exactly that has started a new turn."""
     report(turn, NativeName.PROMPT_SUBMIT, prompt="hello")
     for submits in (True, False):
-        turn.go_on("Go on.")
+        turn.continue_with("Go on.")
         turn.halt("enough")
         if submits:
             report(turn, NativeName.PROMPT_SUBMIT, prompt="Go on.")

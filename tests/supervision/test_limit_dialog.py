@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import cast
 
 from relay.agents.profile import Profile, PromptKind, StateRule
-from relay.features.limit_dialog import STANDS, LimitDialog
+from relay.features.limit_dialog import STABLE_FOR, LimitDialog
 from relay.state.events import DialogDismissed, StateChanged
 from relay.state.readiness import Readiness, Verdict
 from relay.state.states import AgentState
@@ -48,7 +48,7 @@ class Limited(World):
 
     def pressed(self) -> bytes:
         """Return the keys typed once any dialog has been on the screen for long."""
-        self.clock.passes(10 * STANDS)
+        self.clock.passes(10 * STABLE_FOR)
         keys, self.keys = self.keys, b""
         return keys
 

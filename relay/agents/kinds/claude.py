@@ -66,7 +66,7 @@ class Claude(AgentKind):
         # It takes `continue: false` here, but ends its turn only after the tool has run: so deny the call.
         NativeName.TOOL_PRE: frozenset({"context", "deny", "ask", "allow", "input", "notice"}),
         NativeName.TOOL_POST: frozenset({"context", "halt", "notice"}),
-        NativeName.STOP: frozenset({"go_on", "halt", "notice"}),
+        NativeName.STOP: frozenset({"continuation", "halt", "notice"}),
     }
     continues_with_context = True  # it draws a block as an error, and 2.1.330 sends it to its model twice
     forgets_prompts = True  # 2.1.197

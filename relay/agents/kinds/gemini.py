@@ -59,7 +59,7 @@ class Gemini(AgentKind):
         NativeName.PROMPT_SUBMIT: frozenset({"context", "deny", "notice"}),
         NativeName.TOOL_PRE: frozenset({"deny", "notice"}),
         NativeName.TOOL_POST: frozenset({"context", "notice"}),
-        NativeName.STOP: frozenset({"go_on", "notice"}),
+        NativeName.STOP: frozenset({"continuation", "notice"}),
     }
     refuses_plainly = True
     dialogs = {
