@@ -38,7 +38,7 @@ from relay.agents.version import program, unchecked
 from relay.cli import pattern_update
 from relay.cli.arguments import add_actions, add_json
 from relay.cli.output import Outcomes, print_list
-from relay.control.guard import person_only
+from relay.control.guard import user_only
 from relay.errors import ConfigError
 from relay.features.agent_version import ask
 from relay.home import Home
@@ -65,12 +65,12 @@ def run(args: argparse.Namespace) -> int:
     home = Home.from_env()
     match args.action:
         case "update":
-            person_only(home.ensure(), "agents update", _ADVICE)
+            user_only(home.ensure(), "agents update", _ADVICE)
             with Outcomes(args) as report:
                 _update(home, args.path, report, agreed=args.yes)
             return 1 if report.failed else 0
         case "reset":
-            person_only(home.ensure(), "agents reset", _ADVICE)
+            user_only(home.ensure(), "agents reset", _ADVICE)
             with Outcomes(args) as report:
                 _reset(home, args.names, report)
             return 0

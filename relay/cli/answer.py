@@ -16,7 +16,7 @@ from typing import Any
 
 from relay.cli.arguments import add_json, add_session
 from relay.cli.output import print_json
-from relay.control.guard import person_only
+from relay.control.guard import user_only
 from relay.control.sessions import find
 from relay.errors import UsageError
 from relay.home import Home
@@ -40,9 +40,7 @@ def run(args: argparse.Namespace) -> int:
     if args.choice is not None and args.text is not None:
         raise UsageError("give either a CHOICE or --text, not both.")
     home = Home.from_env()
-    person_only(
-        home, "answer", "an agent may not answer agents' questions. The user can, outside the session."
-    )
+    user_only(home, "answer", "an agent may not answer agents' questions. The user can, outside the session.")
     session = find(home, args.name, args.team)
     asked = session.ask({"op": "question"})
     answering = args.choice is not None or args.text is not None

@@ -95,7 +95,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     home = Home.from_env()
     if what := _REFUSED.get(args.action):
-        guard.person_only(home, f"broker {args.action}", f"an agent may not {what}. The user can.")
+        guard.user_only(home, f"broker {args.action}", f"an agent may not {what}. The user can.")
     match args.action:
         case "start":
             endpoint = broker.ensure(home.ensure(), port=args.port, keep=True)

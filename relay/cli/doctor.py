@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
             raise UsageError("--as needs --broker: it names the agents to test the broker as.")
         found = [(check.name, check.result.value, check.detail) for check in all_checks(home, Path.cwd())]
     else:
-        guard.person_only(home, "doctor", "an agent may not test the broker. The user can.")
+        guard.user_only(home, "doctor", "an agent may not test the broker. The user can.")
         from relay.transport.probe import NATS_PORT, probe  # loads the MQTT client
 
         home = home.ensure()

@@ -16,7 +16,7 @@ from relay.cli.arguments import add_json, agent_name
 from relay.cli.output import Outcomes
 from relay.control.fleet_start import another_starts, starting
 from relay.control.fleet_status import left_over
-from relay.control.guard import person_only
+from relay.control.guard import user_only
 from relay.control.sessions import claims
 from relay.errors import NoSuchSession, WorktreeError
 from relay.home import Home
@@ -39,7 +39,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     home = Home.from_env()
-    person_only(home, "down", "an agent may not stop a fleet.")
+    user_only(home, "down", "an agent may not stop a fleet.")
     fleet = fleet_file.load(home, Path.cwd(), args.file, empty=True)
     records = Records(home)
     with Outcomes(args) as report:

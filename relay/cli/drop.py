@@ -18,7 +18,7 @@ from relay import names
 from relay.cli.arguments import add_json, agent_name
 from relay.cli.output import Outcomes, short_id
 from relay.control.caller import caller
-from relay.control.guard import own_only, person_only
+from relay.control.guard import own_only, user_only
 from relay.control.sessions import have_carried
 from relay.errors import UsageError
 from relay.home import Home
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("give the ids of messages, or --held (with --from NAME or --to NAME).")
     with Ledger(home.ledger) as ledger:
         if args.held:
-            person_only(
+            user_only(
                 home,
                 "drop",
                 "held messages wait for the user. An agent can drop only its own messages, by id.",

@@ -11,7 +11,7 @@ import argparse
 
 from relay.cli.arguments import add_json, add_team, agent_name
 from relay.cli.output import Outcomes
-from relay.control.guard import person_only
+from relay.control.guard import user_only
 from relay.control.sessions import claims
 from relay.control.team_choice import fleet_team
 from relay.errors import NoSuchSession, RelayError, UsageError
@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     if bool(args.names) == args.all:
         raise UsageError("name the agents to forget, or use --all. `relay ps -a` lists them.")
     home = Home.from_env()
-    person_only(home, "forget", "an agent may not remove others from the list.")
+    user_only(home, "forget", "an agent may not remove others from the list.")
     records = Records(home)
     with Outcomes(args) as report:
         for name in unique(args.names):

@@ -34,7 +34,7 @@ from relay.agents import kinds
 from relay.agents.hook_event import EVENTS as NATIVE
 from relay.cli.arguments import add_actions, add_json, add_team, agent_name
 from relay.cli.output import Outcomes, print_json
-from relay.control.guard import person_only
+from relay.control.guard import user_only
 from relay.control.sessions import SessionInfo, find, live
 from relay.errors import RelayError, UsageError
 from relay.home import Home
@@ -111,7 +111,7 @@ def run(args: argparse.Namespace) -> int:
             return _test(home, args)
     what = f"hooks {args.action}"
     advice = f"The user can, with `relay {what}` in a terminal."
-    person_only(home, what, f"an agent may not {args.action} rules. {advice}")
+    user_only(home, what, f"an agent may not {args.action} rules. {advice}")
     with Outcomes(args) as report:
         if args.action == "reload":
             _reload(home, args, report)

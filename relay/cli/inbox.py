@@ -17,7 +17,7 @@ from relay.cli.arguments import add_json, add_team
 from relay.cli.output import day_and_time, print_json, print_list, short_id
 from relay.control import inbox
 from relay.control.ended import news
-from relay.control.guard import person_only
+from relay.control.guard import user_only
 from relay.control.inbox import Item
 from relay.control.sessions import live
 from relay.errors import LedgerError, UsageError
@@ -37,7 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     home = Home.from_env()
-    person_only(home, "inbox", "the inbox is the user's. `relay messages` lists an agent's own messages.")
+    user_only(home, "inbox", "the inbox is the user's. `relay messages` lists an agent's own messages.")
     if args.all and args.action != "done":
         raise UsageError("--all is for done. `relay inbox` lists everything anyway.")
     match args.action:

@@ -86,7 +86,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     home = Home.from_env().ensure()
     if args.action in MOVES:
-        guard.person_only(home, f"memory {args.action}", "an agent can use only its own memories.")
+        guard.user_only(home, f"memory {args.action}", "an agent can use only its own memories.")
         who = guard.acting_as(home, "memory", name=None, team=None, advice="")
     else:
         advice = "an agent can use only its own memories. Leave out --name and --team."

@@ -16,7 +16,7 @@ from relay.cli.arguments import add_json, add_team
 from relay.cli.output import print_json
 from relay.control import inbox
 from relay.control.ended import news
-from relay.control.guard import person_only
+from relay.control.guard import user_only
 from relay.control.needs import ATTACH, Need, by_urgency, need
 from relay.control.sessions import live
 from relay.home import Home
@@ -34,7 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     home = Home.from_env()
     if not (args.print or args.json):
-        person_only(home, "next", "an agent may not attach to agents. The user can, outside the session.")
+        user_only(home, "next", "an agent may not attach to agents. The user can, outside the session.")
     wanted = ATTACH | {Need.READY} if args.ready else ATTACH
     running = live(home, args.team)
     chosen = next((each for each in by_urgency(running) if need(each) in wanted), None)

@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
         with Outcomes(args) as report:
             report.done(said, name=args.ids[0], team=own.team, outcome="released")
         return 0
-    guard.person_only(home, "release", "held messages wait for the user. An agent cannot release them.")
+    guard.user_only(home, "release", "held messages wait for the user. An agent cannot release them.")
     with Outcomes(args) as report:
         if args.by is not None:
             _end(home, args.ids[0], args.team, args.by, report)

@@ -15,7 +15,7 @@ from typing import Any
 from relay.cli import restart
 from relay.cli.arguments import add_json, add_team, agent_name
 from relay.cli.output import Outcomes
-from relay.control.guard import person_only
+from relay.control.guard import user_only
 from relay.control.resuming import continued
 from relay.control.sessions import SessionInfo, claims, find
 from relay.control.team_choice import fleet_team
@@ -39,7 +39,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     home = Home.from_env()
-    person_only(home, "resume", "an agent may not start another one.")
+    user_only(home, "resume", "an agent may not start another one.")
     running: list[SessionInfo] = []
     with Outcomes(args) as report:
         for name in unique(args.names):

@@ -21,7 +21,7 @@ from typing import Any
 
 from relay.cli.arguments import add_actions, add_json
 from relay.cli.output import print_json
-from relay.control.guard import person_only
+from relay.control.guard import user_only
 from relay.errors import ConfigError, ServiceError
 from relay.home import Home
 from relay.supervision import fleet_file
@@ -44,7 +44,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     home = Home.from_env()
-    person_only(home, f"service {args.action}", "an agent may not decide what starts after a reboot.")
+    user_only(home, f"service {args.action}", "an agent may not decide what starts after a reboot.")
     manager: ServiceManager = LaunchdUser(os.environ) if sys.platform == "darwin" else SystemdUser(os.environ)
     match args.action:
         case "install":

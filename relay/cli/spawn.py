@@ -22,7 +22,7 @@ from relay.cli.arguments import add_json, add_team, agent_name
 from relay.cli.output import print_json
 from relay.control.caller import Caller, caller
 from relay.control.fleet_start import start_agent, starting
-from relay.control.guard import person_only
+from relay.control.guard import user_only
 from relay.control.sessions import call, claims
 from relay.errors import NotAllowed, RelayError, UsageError
 from relay.home import Home
@@ -58,7 +58,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     home, request = Home.from_env(), SpawnRequest(args.name, args.command, " ".join(args.task))
     if args.by is not None:
-        person_only(home, "spawn", "an agent starts others with `relay spawn NAME COMMAND TASK`.")
+        user_only(home, "spawn", "an agent starts others with `relay spawn NAME COMMAND TASK`.")
         print(_spawn(home, replace(request, task=sys.stdin.read()), args))
         return 0
     if (own := caller(home)) is None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from relay import settings
 from relay.cli.arguments import add_json
 from relay.cli.output import Outcomes
-from relay.control.guard import person_only
+from relay.control.guard import user_only
 from relay.errors import ConfigError
 from relay.home import Home
 from relay.hooks import config_file
@@ -38,7 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     home = Home.from_env().ensure()
     advice = "The user can, with `relay trust` in their own terminal."
-    person_only(home, "trust", f"an agent may not trust files. {advice}")
+    user_only(home, "trust", f"an agent may not trust files. {advice}")
     with Outcomes(args) as report:
         for path in [args.file] if args.file else _projects(home):
             with report.attempt("", file=str(path)):  # the other files are still trusted

@@ -20,7 +20,7 @@ from relay.cli.arguments import add_json, agent_name
 from relay.cli.output import Outcomes
 from relay.control.fleet_start import another_starts, start_agent, starting
 from relay.control.fleet_status import FleetStatus, left_over
-from relay.control.guard import person_only
+from relay.control.guard import user_only
 from relay.errors import WorktreeError
 from relay.home import Home
 from relay.messaging.ledger import Ledger
@@ -73,7 +73,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     home = Home.from_env()
-    person_only(home, "up", "an agent may not start a fleet.")
+    user_only(home, "up", "an agent may not start a fleet.")
     fleet = fleet_file.load(home, Path.cwd(), args.file)
     with Outcomes(args) as report:
         upstart = _Upstart(home, fleet, report, fresh=args.fresh, boot=args.boot)

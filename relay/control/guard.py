@@ -67,7 +67,7 @@ def _because(own: Caller) -> str:
     return because(own.name, own.through)
 
 
-def person_only(home: Home, operation: str, why: str) -> None:
+def user_only(home: Home, operation: str, why: str) -> None:
     """Raise NotAllowed(why) if this process belongs to an agent, and record the refusal in the journal."""
     if (own := _caller(home, operation)) is not None:
         _refuse(home, own, operation, why)
