@@ -32,7 +32,6 @@ class Clock:
     """The monotonic clock, in seconds, and timers on the running loop."""
 
     def now(self) -> float:
-        """Return the time in seconds."""
         return time.monotonic()
 
     def later(self, seconds: float, call: Callable[[], object]) -> asyncio.TimerHandle:
@@ -40,7 +39,6 @@ class Clock:
         return asyncio.get_running_loop().call_later(seconds, call)
 
     async def sleep(self, seconds: float) -> None:
-        """Wait for `seconds`."""
         await asyncio.sleep(seconds)
 
 

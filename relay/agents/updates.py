@@ -31,7 +31,6 @@ def shipped() -> dict[str, Path]:
 
 
 def in_force(home: Home) -> dict[str, Path]:
-    """Return the updates that count."""
     return {name: path for name, path in _all(home).items() if _counts(name, path)}
 
 

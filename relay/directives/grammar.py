@@ -338,7 +338,6 @@ class _Fence(NamedTuple):
         return self.code and not line.code and column <= self.indent
 
     def closed_by(self, line: Line) -> bool:
-        """Return True if `line` closes it."""
         mark = line.text.strip()
         if not mark.startswith(self.mark) or mark.strip(mark[0]):
             return False

@@ -312,7 +312,6 @@ class _Life:
         self._keys, self._keys_at = (self._keys + keys)[-_KEPT:], self._clock()
 
     def ended(self, code: int, *, by_user: bool) -> AgentExit:
-        """Return the agent's end, with exit code `code`."""
         now = self._clock()
         recent = now - self._keys_at <= EXPECTED
         line = self._keys.replace(b"\n", b"\r").rstrip(b"\r").rpartition(b"\r")[2].strip()

@@ -358,7 +358,6 @@ class MessagingClient:
 
     @property
     def connected(self) -> bool:
-        """Return True if the client is connected."""
         return self._status.connected
 
     @property

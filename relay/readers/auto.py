@@ -70,7 +70,6 @@ class AutoReader:
 
     @property
     def kind(self) -> Literal["lines", "screen"]:
-        """The current reader."""
         return "lines" if self._drawn is None else "screen"
 
     @property

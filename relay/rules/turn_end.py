@@ -46,7 +46,6 @@ class Ending:
 
     @classmethod
     def of(cls, turn: Turn, most: int) -> Ending:
-        """Return the ending of `turn` as of now."""
         return cls(turn.continuations, most, turn.runaway, bool(turn.halted))
 
     @classmethod

@@ -178,7 +178,6 @@ class Shim:
 
     @property
     def agent_pid(self) -> int:
-        """The process id of the agent."""
         return self._pty.pid
 
     @property

@@ -163,7 +163,6 @@ class UserTerminal:
 
     @property
     def at_line_start(self) -> bool:
-        """True if the cursor is at the start of a new line."""
         return self._said.endswith(b"\n")
 
     def output(self, data: bytes) -> None:

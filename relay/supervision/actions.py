@@ -82,7 +82,6 @@ def kind_of(incident: Incident) -> str:
 
 
 def chosen(policy: Supervision, incident: Incident) -> Action:
-    """Return the action of the policy for an incident."""
     match incident.name:
         case "idle":
             return policy.on_idle or (Action("escalate") if policy.prompt else NONE)

@@ -66,7 +66,6 @@ class LaunchdUser:
         """Do nothing: this class is used only where there is a launchd."""
 
     def path(self, name: str) -> Path:
-        """Return the path of the property list of the service `name`."""
         return self._folder / f"{PREFIX}{name}{SUFFIX}"
 
     def installed(self) -> list[InstalledService]:

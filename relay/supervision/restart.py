@@ -161,7 +161,6 @@ def describe(code: int) -> str:
 
 
 def words(failure: str) -> str:
-    """Return the class of a failure in words."""
     return {
         "rate_limited": "usage limit",
         "unauthorized": "not logged in",

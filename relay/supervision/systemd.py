@@ -58,7 +58,6 @@ Program={program}
 
 
 def unit_text(service: BootService) -> str:
-    """Return the text of the unit that runs `service`."""
     variables = [f"{name}={value}" for name, value in service.environment.items()]
     command = service.command
     if not _PLAIN.fullmatch(command[0]):
@@ -113,7 +112,6 @@ class SystemdUser:
         self._call("show", "--property=Version")
 
     def path(self, name: str) -> Path:
-        """Return the path of the unit of the service `name`."""
         return self._folder / f"{PREFIX}{name}{SUFFIX}"
 
     def installed(self) -> list[InstalledService]:

@@ -43,7 +43,6 @@ class WorktreeOwner:
 
     @classmethod
     def of(cls, home: Home, team: str, agent: str) -> WorktreeOwner:
-        """Return the agent `agent` of `team` in `home`."""
         return cls(team, agent, home.agent_lock(team, agent))
 
     def has_ended(self, within: float) -> bool:
@@ -96,8 +95,6 @@ class WorktreeClaim:
 
 
 class Claims:
-    """The claims on the worktrees of one repository."""
-
     def __init__(self, common: Path) -> None:
         self._folder = common / "relay"
         try:
@@ -114,11 +111,9 @@ class Claims:
         return self._folder / "lock"
 
     def lock_of(self, path: Path) -> Path:
-        """Return the lock of the worktree at `path`."""
         return self._file(path, "lock")
 
     def read(self, path: Path) -> WorktreeClaim | None:
-        """Return the claim on the worktree at `path`, None if there is none."""
         return _read(self._file(path, "json"))
 
     def all(self) -> list[WorktreeClaim]:

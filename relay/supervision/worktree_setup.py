@@ -233,7 +233,6 @@ def start_of(pid: int) -> str:
 
 
 def _last_lines(log: int, begin: int) -> tuple[str, ...]:
-    """Return the last lines in `log` after the offset `begin`."""
     size = os.fstat(log).st_size
     data = os.pread(log, _TAIL_BYTES, max(begin, size - _TAIL_BYTES)).decode("utf-8", "replace")
     return tuple(visible(line) for line in data.split("\n") if line.strip())[-TAIL:]

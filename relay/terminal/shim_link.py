@@ -146,7 +146,6 @@ class ShimLink:
             pass
 
     def close(self) -> None:
-        """Disconnect from the shim."""
         self._lines.channel.close()
         self.ring.close()
         self.pty.close()
@@ -324,8 +323,6 @@ class ShimLink:
 
 
 class _Lines:
-    """The lines from the shim."""
-
     def __init__(self, fd: int) -> None:
         self.channel = socket.socket(fileno=fd)
         self._lines: deque[dict[str, Any]] = deque()
