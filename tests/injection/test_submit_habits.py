@@ -197,11 +197,11 @@ def test_enter_is_not_pressed_once_the_agent_has_reported_the_text(tmp_path: Pat
 
     async def main() -> None:
         async with running(fake("tui", "paste"), tmp_path) as agent:
-            write, told = agent.write, list[asyncio.Task[list[bool]]]()
+            write, recognized = agent.write, list[asyncio.Task[list[bool]]]()
 
             def taken(data: bytes) -> None:
                 write(data)
-                told.append(asyncio.ensure_future(agent.bus.ask(Recognize(data.decode()))))
+                recognized.append(asyncio.ensure_future(agent.bus.ask(Recognize(data.decode()))))
 
             agent.write = taken  # type: ignore[method-assign]
             agent.submit("hello")

@@ -43,7 +43,7 @@ async def program(home: Home, name: str) -> AsyncIterator[aiomqtt.Client]:
         yield client
 
 
-async def heard(client: aiomqtt.Client, count: int = 1) -> list[Envelope | Receipt]:
+async def received(client: aiomqtt.Client, count: int = 1) -> list[Envelope | Receipt]:
     """Return the next payloads that reach a program, decoded, as any receiver checks them."""
     found = []
     async with asyncio.timeout(PATIENCE):
@@ -219,7 +219,7 @@ def test_a_program_that_listens_gets_each_message_of_an_agent_once(home: Home) -
             await outside.subscribe(topics.inbox_filter("default", "Bob"), 1)
             sent = await exchange(alice, bob, 20)
             sent += await alice.send("*", "to all", thread="news")
-            found = await heard(outside, 21)
+            found = await received(outside, 21)
         assert [each.message.id for each in found if isinstance(each, Envelope)] == [each.id for each in sent]
         last = found[-1]
         assert isinstance(last, Envelope)
@@ -246,7 +246,7 @@ def test_a_program_that_listens_gets_each_message_of_the_user_once(home: Home) -
                 await send_as_user(home, "Bob", number)
                 for agent in (alice, bob):  # `relay send` makes one do this
                     await agent.client.drain()
-                (copy,) = await heard(outside)
+                (copy,) = await received(outside)
                 assert isinstance(copy, Envelope)
                 assert (copy.message.sender, copy.message.body) == (names.PERSON, number)
             assert [each.body for each in await bob.receive(3)] == ["1", "2", "3"]
@@ -270,7 +270,7 @@ def test_a_released_message_is_copied_when_it_is_stored(home: Home) -> None:
             await in_ledger(home, lambda ledger: ledger.outbox.release([behind.id, held.id]))
             for agent in (alice, bob):
                 await agent.client.drain()
-            found = await heard(outside, 2)
+            found = await received(outside, 2)
             copied = [each.message.id for each in found if isinstance(each, Envelope)]
             assert copied == [each.id for each in await bob.receive(2)] == [held.id, behind.id]
 
@@ -295,7 +295,7 @@ def test_a_program_can_send_as_another_home_and_gets_receipts(home: Home) -> Non
 
             async def reported(*expected: tuple[str, State]) -> None:
                 while not {*expected} <= states:
-                    (receipt,) = await heard(script)
+                    (receipt,) = await received(script)
                     assert isinstance(receipt, Receipt)
                     states.add((receipt.id, receipt.state))
 

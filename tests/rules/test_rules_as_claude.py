@@ -63,9 +63,9 @@ def effect(answer: table.Answer, number: int, aggregated: Mapping[str, Any]) -> 
     """Return the effect of what relay makes of the commands' answers, in the words of the table."""
     action = aggregated.get("action")
     words = set()
-    told = [*aggregated["additional_contexts"]]
+    texts = [*aggregated["additional_contexts"]]
     if answer.event == table.STOP:
-        told.append(aggregated["follow_up_message"] or "")
+        texts.append(aggregated["follow_up_message"] or "")
         if not aggregated["force_continue"]:
             return {"end"}
     elif aggregated["prevent_continuation"] or (
@@ -74,15 +74,15 @@ def effect(answer: table.Answer, number: int, aggregated: Mapping[str, Any]) -> 
         return {"end"} | ({"ran"} if answer.event in (table.POST, table.FAILED) else set())
     elif answer.event == table.PRE:
         if action == "deny":
-            told.append(aggregated["reason"])
+            texts.append(aggregated["reason"])
         else:
             words.add("new" if aggregated["updated_input"] else "ran")
         if action == "ask" or (answer.call == "wary" and action != "allow"):
             words.add("ask")
     else:
         words.add("ran")
-        told.append(aggregated["blocking_error"] or "")
-    return words | {word for word in table.WORDS if f"{word}-{number}." in "\n".join(told)}
+        texts.append(aggregated["blocking_error"] or "")
+    return words | {word for word in table.WORDS if f"{word}-{number}." in "\n".join(texts)}
 
 
 def test_an_answer_has_the_effect_that_claude_codes_hook_has(

@@ -346,15 +346,15 @@ def test_explain_says_what_to_do_about_a_message_to_an_agent_that_has_ended(rela
     wait_until(lambda: relay("ps", "--json").stdout.strip() == "[]")
     (row,) = json.loads(relay("send", "--json", "--expires", "0", "Bob", "hello").stdout)
     id = row["id"][:8]
-    told = relay("explain", id)
+    explained = relay("explain", id)
     assert re.fullmatch(
         rf"Message {id} from you to Bob, sent at \S+ \S+, is stored; it never expires\.\n"
         r"Bob has not run since \S+ \S+ \(exited with 3\)\. "
         r"`relay wrap -n Bob COMMAND` in \S+ starts it again\.\n"
         rf"The message waits until it runs again; `relay retry {id} --to NAME` sends it to another agent, "
         rf"and `relay drop {id}` drops it\.\n",
-        told.stdout,
-    ), told.stdout
+        explained.stdout,
+    ), explained.stdout
     assert json.loads(relay("explain", "--json", id).stdout)["message"]["id"] == row["id"]
     by_name = relay("explain", "Bob", check=False)
     assert by_name.returncode == 1 and "Bob has not run since " in by_name.stderr

@@ -100,8 +100,8 @@ def test_a_turn_that_relay_begins_is_counted_once(tmp_path: Path) -> None:
         async def tell(*events: Event) -> int:
             for event in events:
                 bus.publish(event)
-            (told,) = await bus.ask_all(Describe(brief=False))
-            return int(told["usage"]["turns"])
+            (described,) = await bus.ask_all(Describe(brief=False))
+            return int(described["usage"]["turns"])
 
         bus.publish(SessionBegan(resumed=resumed))
         return tell

@@ -142,11 +142,11 @@ def test_a_lost_conversation_is_reported_once_the_agent_has_worked(
 
     class Agent:
         def __init__(self) -> None:
-            self.told: list[str] = []
+            self.notices: list[str] = []
 
         @handles(Notify)
         def notify(self, event: Notify) -> None:
-            self.told.append(event.text)
+            self.notices.append(event.text)
 
         @answers(CurrentConversation)
         async def current(self, _: CurrentConversation, __: object) -> Conversation:
@@ -170,7 +170,7 @@ def test_a_lost_conversation_is_reported_once_the_agent_has_worked(
         if worked:
             bus.publish(StateChanged(Readiness.WORKING, Readiness.READY))
         assert await bus.ask_all(WhatFollows(1, order)) == [Follower(None)]
-        return agent.told
+        return agent.notices
 
     said = "Alice starts a new conversation: the last one cannot be resumed."
     expected = [said] if worked and order != "fresh" else []

@@ -181,13 +181,13 @@ def test_the_crash_of_an_agent_with_conversations_is_told(wrap: Open, relay: Rel
     patterns = relay.home / "config" / "patterns"
     patterns.mkdir(parents=True)
     (patterns / "mine.toml").write_text('name = "mine"\n[native]\nhooks = "relay"\n')
-    for kind, told in (("mine", True), ("generic", False)):
+    for kind, shown in (("mine", True), ("generic", False)):
         outer = wrap("-n", "Ann", "--agent", kind, "sh", "-c", "echo up; read line; kill -SEGV $$")
         outer.see("up\r\n")
         _session(relay, "Ann")
         outer.type("\r")
         assert outer.end() == 128 + 11
-        assert (b"relay: Ann was ended by SIGSEGV.\r\n" in outer.output) == told
+        assert (b"relay: Ann was ended by SIGSEGV.\r\n" in outer.output) == shown
 
 
 @pytest.mark.parametrize("how", ["closed", "signal", "between", "setting"])
