@@ -16,8 +16,8 @@ from relay.transport.endpoint import Endpoint, endpoints
 from relay.transport.mqtt import LONGEST_SECONDS, ConnectionLost, LoginRefused, MqttTransport
 
 NODE_ANSWERS = Backoff(3.0, LONGEST_SECONDS)
-"""How long a node may take to answer if there is another one to try: longer after each failed connection,
-because over a slow link the answer to a long message takes longer."""
+"""The wait for a node's answer if there is another one to try: longer after each failed connection, because
+over a slow link the answer to a long message takes longer."""
 
 _LOGINS = 5
 
