@@ -29,7 +29,7 @@ from relay.supervision.values import (
     table,
     whole,
 )
-from relay.supervision.worktree_spec import Cleanup, WorktreeSpec
+from relay.supervision.worktree import Cleanup, WorktreeSpec
 
 ACTIONS: Mapping[str, tuple[ActionName, ...]] = {
     "on_idle": ("nudge", "gate", "done", "fail", "hold", "escalate", "run", "stop", "none"),

@@ -28,7 +28,7 @@ from relay.supervision.dependencies import ordered
 from relay.supervision.fleet import Fleet, FleetAgent
 from relay.supervision.policy import Supervision
 from relay.supervision.values import Spot, table
-from relay.supervision.worktree_spec import WorktreeSpec
+from relay.supervision.worktree import WorktreeSpec
 from relay.toml_lines import TomlLines
 
 _DIRECT = ("task", "env", "channels", "rules", "autostart", "depends_on", "schedule")
