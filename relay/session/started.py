@@ -10,7 +10,7 @@ from typing import Any, Literal
 from relay.agents.named_transcripts import Named
 from relay.home import Home
 from relay.lifecycle import Order
-from relay.session.launch import bridged
+from relay.session.bridge import bridged
 from relay.session.options import Options
 from relay.shim.pty import Pty
 from relay.terminal.shim_link import ShimLink
