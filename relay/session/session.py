@@ -260,18 +260,7 @@ def make_core(started: Started, bus: EventBus, tasks: Tasks) -> Core:
     memory = _memory(setup, started.home, session)
     noticed = frozenset(before.notices)
     return Core(
-        bus,
-        tasks,
-        started,
-        setup,
-        active,
-        noticed,
-        session,
-        journal,
-        redactor,
-        progress,
-        agent,
-        memory,
+        bus, tasks, started, setup, active, noticed, session, journal, redactor, progress, agent, memory
     )
 
 

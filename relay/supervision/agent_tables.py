@@ -143,10 +143,7 @@ def _every(value: Any, spot: Spot) -> float:
 SCHEDULE_KEYS = keys_of(
     Schedule,
     {
-        "every": (
-            ValueKind('a duration like "1h30m", or seconds', _every),
-            "the time between starts",
-        ),
+        "every": (ValueKind('a duration like "1h30m", or seconds', _every), "the time between starts"),
         "cron": (checked(check_cron, "a cron expression"), "five fields, like `0 9 * * 1-5`"),
         "timezone": (
             checked(zone_of, "a time zone"),

@@ -81,13 +81,7 @@ def permit(fleet: Fleet, request: SpawnRequest, facts: SpawnFacts) -> FleetAgent
     supervision = replace(
         like.supervision, prompt=request.task, parent=spawner.name, model=model.name, spawns=False
     )
-    return replace(
-        like,
-        name=request.name,
-        cwd=Path(spawner.cwd),
-        task=request.task,
-        supervision=supervision,
-    )
+    return replace(like, name=request.name, cwd=Path(spawner.cwd), task=request.task, supervision=supervision)
 
 
 def _check_name(fleet: Fleet, name: str, facts: SpawnFacts) -> None:

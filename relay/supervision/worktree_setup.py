@@ -76,13 +76,7 @@ def _refusal(name: str) -> str | None:
     return None
 
 
-def _place(
-    source: Path,
-    worktree: Path,
-    name: str,
-    key: str,
-    progress: Progress,
-) -> None:
+def _place(source: Path, worktree: Path, name: str, key: str, progress: Progress) -> None:
     if why := _refusal(name):
         raise WorktreeError(f"{name!r} in {key!r} of the worktree: {why}. Name a path inside the repository.")
     old, new = source / name, worktree / name
@@ -196,13 +190,7 @@ class _Command:
     """One running command. log: the descriptor of its log. output: another one of it, with its own offset."""
 
     def __init__(
-        self,
-        command: str,
-        directory: Path,
-        env: Mapping[str, str],
-        log: int,
-        output: int,
-        progress: Progress,
+        self, command: str, directory: Path, env: Mapping[str, str], log: int, output: int, progress: Progress
     ) -> None:
         self._log = log
         self._begin = self._read = os.fstat(log).st_size
@@ -220,11 +208,7 @@ class _Command:
         )
 
     def run(
-        self,
-        limit: float,
-        started: Started,
-        cancelled: Callable[[], bool],
-        clock: Callable[[], float],
+        self, limit: float, started: Started, cancelled: Callable[[], bool], clock: Callable[[], float]
     ) -> int | None:
         """Wait for the command. Return its exit code, 128+N for signal N; None if it took too long."""
         deadline = clock() + limit
