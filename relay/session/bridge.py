@@ -27,9 +27,9 @@ def bridged(
     """
     command = options.command
     about: dict[str, Any] = {"bridge": "", "bridge_note": "", "record": {}}
-    if not (
-        options.profile or _may_be_known(command) or os.path.isdir(os.path.join(home.config_dir, "patterns"))
-    ):
+    # Only a command with the name of a kind of agent in one of its words waits for the profiles.
+    known = any(name in os.path.basename(word) for word in command for name in kinds.names())
+    if not (options.profile or known or os.path.isdir(os.path.join(home.config_dir, "patterns"))):
         return command, env, about
     try:
         from relay.agents import hook_setup
@@ -52,11 +52,6 @@ def bridged(
         _note_guards(options, home, socket, env["RELAY_NAME"])
     record = {} if done.record is None else done.record.fields()
     return done.command, done.env, {"bridge": done.kind, "bridge_note": done.note, "record": record}
-
-
-def _may_be_known(command: list[str]) -> bool:
-    """Return True if a word of the command has the name of a kind of agent: only these wait for profiles."""
-    return any(name in os.path.basename(word) for word in command for name in kinds.names())
 
 
 def _note_guards(options: Options, home: Home, socket: str, name: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -197,7 +198,8 @@ def boot_service(name: str, team: str, fleet: Path, env: Mapping[str, str]) -> B
     command = (sys.executable, "-P", "-m", "relay", "up", "--boot", "-f", str(fleet))
     named = {"the path of the fleet file": str(fleet), "the path of Python": sys.executable, **environment}
     for what, text in named.items():
-        if not _is_plain(text):
+        # PEP 383 has surrogates for bytes that are not UTF-8; XML has no U+FFFE and U+FFFF.
+        if re.search("[\0-\x1f\x7f\ud800-\udfff\ufffe\uffff]", text):
             raise ServiceError(
                 f"{what} has a control character, or is not UTF-8: {text!r}. A service's file cannot hold "
                 "that. Change it, then try again."
@@ -225,12 +227,3 @@ def choose_name(manager: ServiceManager, team: str, fleet: Path) -> str:
 def find(installed: Collection[InstalledService], fleet: Path) -> InstalledService | None:
     """Return the installed service of the fleet file `fleet`; None if it has none."""
     return next((each for each in installed if each.fleet == fleet), None)
-
-
-def _is_plain(text: str) -> bool:
-    """Return True if `text` has no control characters, and can be UTF-8 and XML."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:  # PEP 383: bytes that are not UTF-8
-        return False
-    return not any(character < " " or character in "\x7f\ufffe\uffff" for character in text)

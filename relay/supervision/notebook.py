@@ -54,7 +54,6 @@ class Notebook:
             _log.warning("cannot record the state of supervision in %s: %s", self._path, error)
 
     def remove(self) -> None:
-        """Remove the notes."""
         self._last = None
         try:
             self._path.unlink(missing_ok=True)

@@ -29,7 +29,6 @@ class StartOutcome:
 
     @property
     def ok(self) -> bool:
-        """True if the agent is running."""
         return self.code == 0
 
 

@@ -43,7 +43,6 @@ class WorktreeOwner:
 
     @classmethod
     def of(cls, home: Home, team: str, agent: str) -> WorktreeOwner:
-        """Return the agent `agent` of `team` in `home`."""
         return cls(team, agent, home.agent_lock(team, agent))
 
     def has_ended(self, within: float) -> bool:
@@ -114,15 +113,12 @@ class Claims:
         return self._folder / "lock"
 
     def lock_of(self, path: Path) -> Path:
-        """Return the lock of the worktree at `path`."""
         return self._file(path, "lock")
 
     def read(self, path: Path) -> WorktreeClaim | None:
-        """Return the claim on the worktree at `path`, None if there is none."""
         return _read(self._file(path, "json"))
 
     def all(self) -> list[WorktreeClaim]:
-        """Return all claims, in no particular order."""
         return [claim for path in self._folder.glob("*.json") if (claim := _read(path)) is not None]
 
     def note(self, claim: WorktreeClaim) -> WorktreeClaim:
@@ -135,7 +131,6 @@ class Claims:
         return claim
 
     def remove(self, path: Path) -> None:
-        """Forget the claim on the worktree at `path`."""
         self._file(path, "json").unlink(missing_ok=True)
 
     def _file(self, path: Path, suffix: str) -> Path:
