@@ -138,19 +138,18 @@ def _enter_worktree(options: Options, env: dict[str, str], home: Home, claimed: 
     from pathlib import Path
 
     from relay.supervision.git import LOCAL
-    from relay.supervision.worktree import WorktreeSpec, prepare
+    from relay.supervision.worktree import AgentWorktree, WorktreeSpec
 
     try:
-        worktree = prepare(
+        worktree = AgentWorktree(
             WorktreeSpec(path="../{repo}-worktrees/{branch}", branch=options.worktree),
             claimed.name,
             team=claimed.team,
             home=home,
             directory=Path.cwd(),
             env=env,
-            lasting=False,
             progress=lambda line: print(f"relay: {line}", file=sys.stderr, flush=True),
-        )
+        ).prepare(lasting=False)
         os.chdir(worktree.path)
         env["PWD"] = str(worktree.path)
         for name in LOCAL:

@@ -1,7 +1,7 @@
 """A git worktree for each agent, so that agents in one repository do not overwrite each other's files.
 
-    prepare:   claim ─→ git worktree add ─→ copy, link ─→ setup ─→ Worktree
-    clean_up:  is there work in it? ─→ git worktree remove
+    AgentWorktree.prepare:   claim ─→ git worktree add ─→ copy, link ─→ setup ─→ Worktree
+    AgentWorktree.clean_up:  is there work in it? ─→ git worktree remove
 
 A worktree is prepared once and kept: the next start of its agent finds it as the agent left it. Steps that a
 kill interrupted are repeated. Work is never deleted.
@@ -42,18 +42,12 @@ Cleanup = Literal["never", "merged"]
 
 @dataclass(frozen=True, slots=True)
 class WorktreeSpec:
-    """The worktree of an agent, as defined by its table in the fleet file (docs/FLEET.md).
+    """The worktree of an agent, as defined by its table in the fleet file, which docs/FLEET.md describes.
 
-    path:    its location, relative to the repository's main worktree, or to that of the outermost repository
-             around a submodule. `{repo}` and `{agent}` are replaced, as in `branch`; so is `{branch}`, with
-             "-" for "/".
-    branch:  the branch to check out; created if missing: from `base`, or if that is HEAD, from a remote's
-             branch of that name, which then is its upstream.
-    copy:    files and folders that git does not track, copied from the worktree in which relay was started.
-             link: those to share with that worktree by symbolic links. Both are relative to its top.
-    setup:   commands for /bin/sh, run in the new worktree in this order until one fails, each for at most
-             setup_timeout seconds.
-    cleanup: merged: a worktree is removed once it is clean and its branch is merged. Work is never deleted.
+    path:   relative to the repository's main worktree, or to that of the outermost repository around a
+            submodule. `{repo}` and `{agent}` are replaced, as in `branch`; so is `{branch}`, its "/" as "-".
+    branch: a remote's branch of that name becomes its upstream if `base` is HEAD.
+    copy, link: relative to the top of the worktree in which relay was started.
     """
 
     path: str = "../{repo}-worktrees/{agent}"
@@ -90,115 +84,96 @@ class CleanedUp:
     branch: str = ""
 
 
-def prepare(
-    spec: WorktreeSpec,
-    agent: str,
-    *,
-    team: str,
-    home: Home,
-    directory: Path,
-    env: Mapping[str, str] | None = None,
-    lasting: bool = True,
-    progress: Progress = lambda line: None,
-    cancelled: Callable[[], bool] = lambda: False,
-) -> Worktree:
-    """Prepare the worktree of `agent`, in the repository to which `directory` belongs, and return it.
-
-    Block until git and the setup are done. Call before the agent starts; without `lasting`, call while the
-    agent's name is claimed, or another agent could take the worktree meanwhile.
-
-    env:       for git and the setup (default: os.environ).
-    lasting:   the agent keeps the worktree after it has ended. False: another agent may then take it over,
-               and this one may take over the worktree of an agent that is not running.
-    progress:  called with each step and each line of the setup's output, in the caller's thread.
-    cancelled: polled while the setup runs.
-
-    Raise SetupFailed if a command of the setup failed, and WorktreeError, with advice, for anything else.
-    """
-    site = _Site(spec, agent, team, home, directory, env, progress)
-    with site.locked():
-        with site.list_locked():
-            claim, created = site.make(lasting)
-        site.fill(claim, cancelled)
-        found = site.repository.checkout(site.path)
-    return Worktree(site.path, "" if found is None else found.branch, created)
-
-
-def clean_up(
-    spec: WorktreeSpec,
-    agent: str,
-    *,
-    team: str,
-    home: Home,
-    directory: Path,
-    env: Mapping[str, str] | None = None,
-) -> CleanedUp:
-    """Remove the worktree of `agent` if `spec.cleanup` says so, the agent has ended, and it contains no work.
-
-    Work is anything changed, added or unfinished, and commits that are not in `spec.base`. Ignored files are
-    not work, unless they were copied there and have changed. Raise WorktreeError if git fails.
-    """
-    site = _Site(spec, agent, team, home, directory, env, lambda line: None)
-    with site.locked(), site.list_locked():
-        return site.clean_up()
-
-
-class _Site:
-    """The place of an agent's worktree, whether one exists there or not."""
+class AgentWorktree:
+    """The worktree of one agent, whether it exists or not. Its methods raise WorktreeError, with advice."""
 
     def __init__(
         self,
         spec: WorktreeSpec,
         agent: str,
+        *,
         team: str,
         home: Home,
         directory: Path,
-        env: Mapping[str, str] | None,
-        progress: Progress,
+        env: Mapping[str, str] | None = None,
+        progress: Progress = lambda line: None,
     ) -> None:
+        """directory: in the agent's repository. env: for git and the setup (default: os.environ).
+
+        progress: called with each step and each line of the setup's output, in the caller's thread.
+        """
         given = os.environ if env is None else env
         self._spec, self._progress = spec, progress
         self._env = {name: value for name, value in given.items() if name not in LOCAL}
-        self.repository = Repository.at(directory, self._env)
-        words = {"repo": self.repository.name, "agent": agent}
+        self._repository = Repository.at(directory, self._env)
+        words = {"repo": self._repository.name, "agent": agent}
         self._branch = _filled(spec.branch, words)
         path = _filled(spec.path, {**words, "branch": self._branch.replace("/", "-")})
-        self.path = _absolute(self.repository, path)
-        self._claims, self._owner = Claims(self.repository.common), WorktreeOwner.of(home, team, agent)
-        claim = self._claims.read(self.path)
+        self._path = _absolute(self._repository, path)
+        self._claims, self._owner = Claims(self._repository.common), WorktreeOwner.of(home, team, agent)
+        claim = self._claims.read(self._path)
         if claim is not None and claim.owner.same(self._owner) and names.same(claim.branch, self._branch):
-            self.path, self._branch = Path(claim.path), claim.branch  # as it was first spelled
-        self._git = self.repository.git
-        if self.repository.top is not None and _same(self.repository.top, self.path):
-            self._git = replace(
-                self._git, directory=self.repository.main
-            )  # whose HEAD is not the agent's own
+            self._path, self._branch = Path(claim.path), claim.branch  # as it was first spelled
+        self._git = self._repository.git
+        if self._repository.top is not None and _same(self._repository.top, self._path):
+            # Its HEAD is not the agent's own.
+            self._git = replace(self._git, directory=self._repository.main)
         self._log = home.state / "worktrees" / f"{names.key(agent)}@{names.key(team)}.log"
 
-    def locked(self) -> AbstractContextManager[int]:
+    def prepare(self, *, lasting: bool = True, cancelled: Callable[[], bool] = lambda: False) -> Worktree:
+        """Create the worktree, or find it as the agent left it. Block until git and the setup are done.
+
+        Call before the agent starts; without `lasting`, call while the agent's name is claimed, or another
+        agent could take the worktree meanwhile.
+
+        lasting:   the agent keeps the worktree after it has ended. False: another agent may then take it
+                   over, and this one may take over the worktree of an agent that is not running.
+        cancelled: polled while the setup runs.
+
+        Raise SetupFailed if a command of the setup failed.
+        """
+        with self._locked():
+            with self._list_locked():
+                claim, created = self._make(lasting)
+            self._fill(claim, cancelled)
+            found = self._repository.checkout(self._path)
+        return Worktree(self._path, "" if found is None else found.branch, created)
+
+    def clean_up(self) -> CleanedUp:
+        """Remove the worktree if `spec.cleanup` says so, the agent has ended, and it contains no work.
+
+        Work is anything changed, added or unfinished, and commits that are not in `spec.base`. Ignored files
+        are not work, unless they were copied there and have changed.
+        """
+        with self._locked(), self._list_locked():
+            return self._removed()
+
+    def _locked(self) -> AbstractContextManager[int]:
         """Keep others from preparing or removing this worktree."""
-        what = f"the worktree {self.path} is being prepared, or removed"
-        return _locked(self._claims.lock_of(self.path), 0, what)
+        what = f"the worktree {self._path} is being prepared, or removed"
+        return _lock(self._claims.lock_of(self._path), 0, what)
 
     @contextmanager
-    def list_locked(self) -> Iterator[None]:
+    def _list_locked(self) -> Iterator[None]:
         """Keep others from changing git's list of worktrees, while git runs even if relay is killed."""
         free, what = self._git, "another worktree of the repository is being created"
-        with _locked(self._claims.lock, PATIENCE, what) as lock:
+        with _lock(self._claims.lock, PATIENCE, what) as lock:
             self._git = replace(free, locks=(lock,))
-            yield
-        self._git = free
+            try:
+                yield
+            finally:
+                self._git = free
 
-    def make(self, lasting: bool) -> tuple[WorktreeClaim, bool]:
+    def _make(self, lasting: bool) -> tuple[WorktreeClaim, bool]:
         """Find or create the worktree and claim it; return the claim, and True if the worktree is new."""
         for each in self._claims.all():
             if each.stage == "adding":  # interrupted, since we hold the lock
-                self.repository.drop_half_made(Path(each.path))
-        claim, found = self._own(lasting), self.repository.checkout(self.path)
+                self._repository.drop_half_made(Path(each.path))
+        claim, found = self._own(lasting), self._repository.checkout(self._path)
         if claim is not None and claim.stage == "adding":
-            self.repository.unlock(claim.branch)
-        if found is not None and _same(found.path, self.repository.main):
-            raise WorktreeError(f"{self.path} is the main worktree of the repository. Choose another path.")
+            self._repository.unlock(claim.branch)
+        if found is not None and _same(found.path, self._repository.main):
+            raise WorktreeError(f"{self._path} is the main worktree of the repository. Choose another path.")
         if found is not None and claim is not None and claim.stage == "adding":
             found = self._recover(found, claim.branch)
         if found is not None and found.prunable:
@@ -211,66 +186,66 @@ class _Site:
             has = f"the branch {found.branch} checked out" if found.branch else "no branch checked out"
             if not own:
                 raise WorktreeError(
-                    f"the worktree {self.path} has {has}, not {self._branch}. "
+                    f"the worktree {self._path} has {has}, not {self._branch}. "
                     "Choose another path, or check that branch out there."
                 )
-            self._progress(f"the worktree {self.path} has {has}, as the agent left it")
-        self._progress(f"using the worktree {self.path}")
+            self._progress(f"the worktree {self._path} has {has}, as the agent left it")
+        self._progress(f"using the worktree {self._path}")
         if claim is None or not own:
             made = claim is not None and claim.made
-            claim = WorktreeClaim(str(self.path), self._branch, self._owner, lasting, "filling", made=made)
+            claim = WorktreeClaim(str(self._path), self._branch, self._owner, lasting, "filling", made=made)
         stage: Stage = "ready" if claim.stage == "ready" else "filling"
         return self._claims.note(replace(claim, lasting=lasting, stage=stage)), False
 
     def _own(self, lasting: bool) -> WorktreeClaim | None:
         """Return the claim on the worktree, None if there is none. Raise WorktreeError if it is taken."""
-        claim = self._claims.read(self.path)
+        claim = self._claims.read(self._path)
         if claim is None or claim.owner.same(self._owner):
             return claim
-        if not os.path.lexists(self.path):
+        if not os.path.lexists(self._path):
             return None  # the user has removed it
         other = f"{claim.owner.agent} (team {claim.owner.team})"
         if not claim.owner.has_ended(within=ENDING):
             raise WorktreeError(
-                f"the worktree {self.path} is in use by {other}. Give each agent its own branch and path, or "
-                f"stop that agent: `relay stop {claim.owner.agent}`."
+                f"the worktree {self._path} is in use by {other}. Give each agent its own branch and path, "
+                f"or stop that agent: `relay stop {claim.owner.agent}`."
             )
         if claim.lasting and lasting:
             raise WorktreeError(
-                f"the worktree {self.path} belongs to {other}. Give each agent its own branch and path, or "
-                f"remove that worktree: `git worktree remove {self.path}`."
+                f"the worktree {self._path} belongs to {other}. Give each agent its own branch and path, or "
+                f"remove that worktree: `git worktree remove {self._path}`."
             )
-        self._progress(f"taking over the worktree {self.path} from {other}, which is not running")
+        self._progress(f"taking over the worktree {self._path} from {other}, which is not running")
         return claim
 
     def _add(self, claim: WorktreeClaim | None, lasting: bool) -> WorktreeClaim:
         """Create the worktree, and the branch if it is missing."""
-        if os.path.lexists(self.path) and not (self.path.is_dir() and not any(self.path.iterdir())):
+        if os.path.lexists(self._path) and not (self._path.is_dir() and not any(self._path.iterdir())):
             raise WorktreeError(
-                f"{self.path} exists, but is not a worktree of {self.repository.main}. "
+                f"{self._path} exists, but is not a worktree of {self._repository.main}. "
                 "Move it away, or choose another path."
             )
         exists, remote = self._branch_exists(), ""
         if exists:
             self._check_free()
-            arguments = [str(self.path), self._branch]
+            arguments = [str(self._path), self._branch]
         elif self._spec.base == "HEAD" and (remote := self._remote()):
-            arguments = ["--track", "-b", self._branch, str(self.path), f"{remote}/{self._branch}"]
+            arguments = ["--track", "-b", self._branch, str(self._path), f"{remote}/{self._branch}"]
         else:
-            arguments = ["--no-track", "-b", self._branch, str(self.path), self._base()]
+            arguments = ["--no-track", "-b", self._branch, str(self._path), self._base()]
         made = not exists or (claim is not None and claim.made and claim.branch == self._branch)
         noted = self._claims.note(
-            WorktreeClaim(str(self.path), self._branch, self._owner, lasting, made=made)
+            WorktreeClaim(str(self._path), self._branch, self._owner, lasting, made=made)
         )
         of = "" if exists else f", from {f'{remote}/{self._branch}' if remote else self._spec.base}"
-        self._progress(f"creating the worktree {self.path} (branch {self._branch}{of})")
+        self._progress(f"creating the worktree {self._path} (branch {self._branch}{of})")
         try:
             self._git.run("worktree", "add", *arguments)
         except WorktreeError:
-            if self.repository.checkout(self.path) is None:
-                self._claims.remove(self.path)
+            if self._repository.checkout(self._path) is None:
+                self._claims.remove(self._path)
             raise
-        if (self.path / ".gitmodules").exists():
+        if (self._path / ".gitmodules").exists():
             self._progress(
                 "its submodules are empty: `git submodule update --init --recursive` in `setup` fills them"
             )
@@ -285,7 +260,7 @@ class _Site:
                 f"no branch can be called {self._branch!r} (`git help check-ref-format`). Choose another "
                 "name."
             )
-        branches = self.repository.branches()
+        branches = self._repository.branches()
         if self._branch in branches:
             return True
         if alike := next((each for each in branches if names.same(each, self._branch)), ""):
@@ -318,12 +293,12 @@ class _Site:
 
     def _check_free(self) -> None:
         """Raise WorktreeError if the branch is checked out in another worktree."""
-        for each in self.repository.checkouts():
+        for each in self._repository.checkouts():
             if each.branch == self._branch:
                 claim = self._claims.read(each.path)
                 whose = "" if claim is None else f", the worktree of {claim.owner.agent}"
                 advice = f"or `git worktree remove {each.path}`"
-                if each.bare or _same(each.path, self.repository.main):
+                if each.bare or _same(each.path, self._repository.main):
                     advice = "or check another one out there"
                 raise WorktreeError(
                     f"the branch {self._branch} is checked out in {each.path}{whose}, and git allows it in "
@@ -332,27 +307,27 @@ class _Site:
 
     def _recover(self, found: Checkout, branch: str) -> Checkout | None:
         """Finish an interrupted `git worktree add`, or undo it and return None. No agent has run there."""
-        self._progress(f"continuing the interrupted creation of {self.path}")
-        there = Git(self.path, self._git.env, self._git.locks)
+        self._progress(f"continuing the interrupted creation of {self._path}")
+        there = Git(self._path, self._git.env, self._git.locks)
         if found.locked is not None:
             self._git.run("worktree", "unlock", str(found.path))
-        if (self.path / ".git").is_file() and there.succeeds(
+        if (self._path / ".git").is_file() and there.succeeds(
             "rev-parse", "--verify", "--quiet", "HEAD^{commit}"
         ):
             metadata = Path(there.run("rev-parse", "--absolute-git-dir"))
-            if not _same(metadata.parent, self.repository.common / "worktrees"):
-                raise WorktreeError(f"{self.path} belongs to another repository. Move it away.")
+            if not _same(metadata.parent, self._repository.common / "worktrees"):
+                raise WorktreeError(f"{self._path} belongs to another repository. Move it away.")
             for lock in metadata.glob("*.lock"):
                 lock.unlink(missing_ok=True)  # left by a git that has ended, since we hold the lock
             there.run("checkout", "--force", branch)
-            return self.repository.checkout(self.path)
+            return self._repository.checkout(self._path)
         try:
-            (self.path / ".git").unlink(missing_ok=True)
-            if self.path.is_dir():
-                self.path.rmdir()
+            (self._path / ".git").unlink(missing_ok=True)
+            if self._path.is_dir():
+                self._path.rmdir()
         except OSError as error:
             raise WorktreeError(
-                f"an interrupted `git worktree add` has left {self.path} ({error.strerror}). Move it away."
+                f"an interrupted `git worktree add` has left {self._path} ({error.strerror}). Move it away."
             ) from None
         self._git.run("worktree", "remove", str(found.path))
         return None
@@ -364,25 +339,25 @@ class _Site:
                 f"the files of the worktree {found.path} are gone, but git still lists it. Restore them, or "
                 f"make git forget it: `git worktree remove {found.path}`."
             )
-        if os.path.lexists(self.path):
+        if os.path.lexists(self._path):
             raise WorktreeError(
-                f"{self.path} has lost its .git file. Restore it with "
-                f"`git -C {self.repository.main} worktree repair`."
+                f"{self._path} has lost its .git file. Restore it with "
+                f"`git -C {self._repository.main} worktree repair`."
             )
         self._progress(f"the worktree {found.path} was removed without git; creating it again")
         self._git.run("worktree", "remove", str(found.path))
 
-    def fill(self, claim: WorktreeClaim, cancelled: Callable[[], bool]) -> None:
+    def _fill(self, claim: WorktreeClaim, cancelled: Callable[[], bool]) -> None:
         """Copy, link and set up, unless that is already done."""
         spec = self._spec
         digest = hashlib.sha256(json.dumps([spec.copy, spec.link, spec.setup]).encode()).hexdigest()[:16]
         if claim.stage == "ready" and claim.contents == digest:
             return
-        if worktree_setup.end_interrupted(claim.setup_pid, claim.setup_start, self.path):
+        if worktree_setup.end_interrupted(claim.setup_pid, claim.setup_start, self._path):
             self._progress("ended a command of an interrupted setup")
         claim = self._claims.note(replace(claim, contents="", stage="filling", setup_pid=0, setup_start=""))
         if spec.copy or spec.link:
-            worktree_setup.fill(self._source(), self.path, spec.copy, spec.link, self._progress)
+            worktree_setup.fill(self._source(), self._path, spec.copy, spec.link, self._progress)
 
         def started(pid: int, start: str) -> None:
             self._claims.note(replace(claim, setup_pid=pid, setup_start=start))
@@ -390,7 +365,7 @@ class _Site:
         if spec.setup:
             worktree_setup.run(
                 spec.setup,
-                self.path,
+                self._path,
                 self._env,
                 self._log,
                 limit=spec.setup_timeout,
@@ -400,33 +375,32 @@ class _Site:
             )
         self._claims.note(replace(claim, contents=digest, stage="ready"))
 
-    def clean_up(self) -> CleanedUp:
-        """Remove the worktree if its agent has ended and no work would be lost."""
-        claim, found = self._claims.read(self.path), self.repository.checkout(self.path)
+    def _removed(self) -> CleanedUp:
+        claim, found = self._claims.read(self._path), self._repository.checkout(self._path)
         if found is None:
-            return CleanedUp(self.path)
+            return CleanedUp(self._path)
         if self._spec.cleanup == "never":
-            return CleanedUp(self.path, "cleanup is 'never'")
+            return CleanedUp(self._path, "cleanup is 'never'")
         if claim is None or not claim.owner.same(self._owner):
-            return CleanedUp(self.path, "it is not this agent's")
+            return CleanedUp(self._path, "it is not this agent's")
         if not claim.owner.has_ended(within=0):
-            return CleanedUp(self.path, f"{claim.owner.agent} is running")
+            return CleanedUp(self._path, f"{claim.owner.agent} is running")
         if why := self._work(found):
-            return CleanedUp(self.path, why)
-        source = self._source() if self._spec.link else self.path
-        links = [name for name in self._spec.link if worktree_setup.is_ours(source, self.path, name)]
+            return CleanedUp(self._path, why)
+        source = self._source() if self._spec.link else self._path
+        links = [name for name in self._spec.link if worktree_setup.is_ours(source, self._path, name)]
         for name in links:
-            (self.path / name).unlink()
+            (self._path / name).unlink()
         try:
             self._git.run("worktree", "remove", str(found.path))
         except WorktreeError as error:
-            worktree_setup.fill(source, self.path, (), links, self._progress)
-            return CleanedUp(self.path, str(error))
-        self._claims.remove(self.path)
+            worktree_setup.fill(source, self._path, (), links, self._progress)
+            return CleanedUp(self._path, str(error))
+        self._claims.remove(self._path)
         gone = (
             claim.made and found.branch == self._branch and self._git.succeeds("branch", "-d", self._branch)
         )
-        return CleanedUp(self.path, branch="" if gone else found.branch)
+        return CleanedUp(self._path, branch="" if gone else found.branch)
 
     def _work(self, found: Checkout) -> str:
         """Return what would be lost with the worktree; "" if nothing."""
@@ -434,11 +408,11 @@ class _Site:
             return "its files are gone"
         if found.locked is not None:
             return f"it is locked: {found.locked}" if found.locked else "it is locked"
-        there = replace(self._git, directory=self.path)
+        there = replace(self._git, directory=self._path)
         metadata = Path(there.run("rev-parse", "--absolute-git-dir"))
         if left := [name for name in _UNFINISHED if (metadata / name).exists()]:
             return f"a merge, a rebase or the like is unfinished ({', '.join(left)})"
-        source = self._source() if self._spec.copy or self._spec.link else self.path
+        source = self._source() if self._spec.copy or self._spec.link else self._path
         lines = there.run("status", "--porcelain", "-z", "--untracked-files=all", "--ignore-submodules=none")
         files = [
             each[3:]
@@ -447,10 +421,10 @@ class _Site:
             and not (
                 each.startswith("?? ")
                 and each[3:] in self._spec.link
-                and worktree_setup.is_ours(source, self.path, each[3:])
+                and worktree_setup.is_ours(source, self._path, each[3:])
             )
         ]
-        files += worktree_setup.changed(source, self.path, self._spec.copy)
+        files += worktree_setup.changed(source, self._path, self._spec.copy)
         if files:
             return f"{count(len(files), 'file')} not committed: {listed(sorted(set(files)), 5)}"
         if not self._git.succeeds(
@@ -461,10 +435,10 @@ class _Site:
 
     def _source(self) -> Path:
         """Return the worktree from which files are copied."""
-        top, main = self.repository.top, self.repository.main
-        if top is not None and not _same(top, self.path):
+        top, main = self._repository.top, self._repository.main
+        if top is not None and not _same(top, self._path):
             return top
-        if self.repository.checkouts()[0].bare:
+        if self._repository.checkouts()[0].bare:
             raise WorktreeError(
                 f"{main} is a bare repository: there are no files to copy or link. Remove `copy` and `link`, "
                 "or start from one of its worktrees."
@@ -478,15 +452,15 @@ class _Site:
         if not self._git.succeeds(*given):
             if base == "HEAD":
                 raise WorktreeError(
-                    f"{self.repository.main} has no commits yet to start a branch from. Create the first one "
-                    "with `git commit`."
+                    f"{self._repository.main} has no commits yet to start a branch from. Create the first "
+                    "one with `git commit`."
                 )
-            raise WorktreeError(f"there is no commit {base!r} in {self.repository.main}. Correct `base`.")
+            raise WorktreeError(f"there is no commit {base!r} in {self._repository.main}. Correct `base`.")
         return self._git.run(*given)
 
 
 @contextmanager
-def _locked(path: Path, seconds: float, what: str) -> Iterator[int]:
+def _lock(path: Path, seconds: float, what: str) -> Iterator[int]:
     """Hold a lock for a block; yield its descriptor. Raise WorktreeError if not free within `seconds`."""
     descriptor = open_lock(path)
     try:

@@ -12,7 +12,7 @@ import pytest
 
 from relay.errors import SetupFailed, WorktreeError
 from relay.supervision import worktree_setup
-from relay.supervision.worktree import WorktreeSpec, prepare
+from relay.supervision.worktree import AgentWorktree, WorktreeSpec
 from relay.supervision.worktree_setup import LEFT_OUT, LIMIT, TAIL
 from supervision.repositories import needs_git
 from supervision.worktrees import Rig, group_is_gone
@@ -63,7 +63,7 @@ def test_a_setup_that_takes_too_long_is_killed_with_all_its_processes(rig: Rig, 
 def test_a_setup_can_be_cancelled(rig: Rig) -> None:
     cancel = threading.Event()
     with pytest.raises(WorktreeError, match="cancelled"):
-        prepare(
+        AgentWorktree(
             WorktreeSpec(setup=("echo $$ > pid; echo started; sleep 1000; true",)),
             "Alice",
             team="web",
@@ -71,8 +71,7 @@ def test_a_setup_can_be_cancelled(rig: Rig) -> None:
             directory=rig.repo.path,
             env=rig.repo.env,
             progress=lambda line: cancel.set() if line == "started" else None,
-            cancelled=cancel.is_set,
-        )
+        ).prepare(cancelled=cancel.is_set)
     pid = int((rig.root / "app-worktrees" / "Alice" / "pid").read_text())
     wait_until(lambda: group_is_gone(pid))
 
