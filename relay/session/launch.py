@@ -192,7 +192,10 @@ def _be_shim(
             RELAY_SOCKET=claimed.socket,
         )
         _add_relay(env)
-        plain, directory = env, _bridge_dir(home, claimed)
+        # Not next to the sockets: agents distrust paths below /tmp. The next session with this name uses it
+        # again, and so cleans up after a killed one.
+        directory = os.path.join(home.state_dir, "native", f"{key(claimed.name)}@{key(claimed.team)}")
+        plain = env
         command, env, bridge = bridged(options, env, home, directory, claimed.socket)
         claimed.note(os.getpid())  # the agent's ancestor, until the agent's own pid is known
         size = None if options.detached else get_size(1) or get_size(0) or get_size(2)
@@ -398,27 +401,22 @@ def _may(home: Home, shim: Shim, name: str, hello: dict[str, Any], fd: int, oper
 
     why = refusal(home, Lineage(shim.agent_pid, os.getpid(), shim.session_pid), fd, operation)
     if why is not None:
-        pid = peer(fd)[0]
-        entry = {"event": "refused", "session": hello["id"], "name": name, "operation": operation, "pid": pid}
+        import json
+        import time
+
+        from relay.storage.append import append  # relay.storage.journal is too large for a shim
+
+        entry = {"time": time.time(), "event": "refused", "session": hello["id"], "name": name}
+        entry |= {"operation": operation, "pid": peer(fd)[0]}
         try:
-            _note(home, entry)
+            journal = os.open(home.journal, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                append(journal, json.dumps(entry, ensure_ascii=False).encode() + b"\n")
+            finally:
+                os.close(journal)
         except OSError:
             pass  # for example, the disk is full
     return why
-
-
-def _note(home: Home, entry: dict[str, Any]) -> None:
-    """Write `entry` into the journal; relay.storage.journal is too large for a shim. Raise OSError."""
-    import json
-    import time
-
-    from relay.storage.append import append
-
-    fd = os.open(home.journal, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        append(fd, json.dumps({"time": time.time(), **entry}, ensure_ascii=False).encode() + b"\n")
-    finally:
-        os.close(fd)
 
 
 def _load() -> None:
@@ -435,14 +433,6 @@ def _add_relay(env: dict[str, str]) -> None:
     except RelayError:
         if os.access(os.path.join(folder, "relay"), os.X_OK):
             env["PATH"] = os.pathsep.join((env.get("PATH") or os.defpath, folder))
-
-
-def _bridge_dir(home: Home, claimed: Claim) -> str:
-    """Return the directory for the bridge's files. Not next to the sockets: agents distrust paths below /tmp.
-
-    The next session with this name reuses the directory, and so cleans up after a killed one.
-    """
-    return os.path.join(home.state_dir, "native", f"{key(claimed.name)}@{key(claimed.team)}")
 
 
 def _fill_standard() -> None:

@@ -22,10 +22,9 @@ class Action:
     """The action for an event.
 
     match:    the class of error that this action is for (`on_error` only); "": any.
-    text:     the text that a nudge types.
-    run:      the command of `run` and `gate`, for /bin/sh. If a gate exits with 0, the agent is
-              done; otherwise the gate's output is the agent's next prompt.
-    attempts: how often the action is tried before `then`. cooldown: seconds between two tries.
+    run:      the command of `run` and `gate`. If a gate exits with 0, the agent is done; otherwise the gate's
+              output is the agent's next prompt.
+    cooldown: seconds between two tries.
     """
 
     action: ActionName

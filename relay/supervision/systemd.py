@@ -59,9 +59,14 @@ def unit_text(service: BootService) -> str:
     if not _PLAIN.fullmatch(command[0]):
         # systemd allows quotes in a program's arguments, but not in its path.
         command = ("/usr/bin/env", *command)
+    # systemd does not unquote WorkingDirectory=. It strips trailing blanks, and continues a line after a
+    # backslash; it removes the final slash.
+    directory = str(service.fleet.parent).replace("%", "%%")
+    if directory.endswith("\\") or directory[-1:].isspace():
+        directory += "/"
     return _UNIT.format(
         team=service.team,
-        directory=_directory(service.fleet.parent),
+        directory=directory,
         environment="\n".join(f"Environment={quoted(each)}" for each in variables),
         command=" ".join(quoted(word).replace("$", "$$") for word in command),
         target=_TARGET,
@@ -79,13 +84,6 @@ def quoted(text: str) -> str:
     if _PLAIN.fullmatch(text.replace("%", "")):
         return text
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
-def _directory(path: Path) -> str:
-    """Return `path` for WorkingDirectory=, which systemd does not unquote."""
-    text = str(path).replace("%", "%%")
-    # systemd strips trailing blanks, and continues a line after a backslash; it removes the final slash.
-    return f"{text}/" if text.endswith("\\") or text[-1:].isspace() else text
 
 
 class SystemdUser(ServiceManager):
