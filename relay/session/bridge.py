@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from relay.agents import kinds
+from relay.session.log import open_log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,9 +13,6 @@ if TYPE_CHECKING:
 
     from relay.home import Home
     from relay.session.options import Options
-
-LARGE_LOG = 8_000_000
-"""Bytes of session.log above which a session starts a new one; the old one is kept as session.log.1."""
 
 
 def bridged(
@@ -68,14 +66,3 @@ def _note_guards(options: Options, home: Home, socket: str, name: str) -> None:
         hook_guards.write(socket, name, hook_guards.GUARDED if guarded else ())
     except OSError:
         pass  # the session reports it, and hooks use what was there before
-
-
-def open_log(home: Home) -> int:
-    """Return a descriptor of the sessions' log; start a new log if it is large. Raise OSError."""
-    path = os.path.join(home.state_dir, "session.log")
-    try:
-        if os.stat(path).st_size > LARGE_LOG:
-            os.replace(path, path + ".1")
-    except FileNotFoundError:
-        pass  # the first log
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)

@@ -21,7 +21,8 @@ from relay.control.name_claim import Claim
 from relay.errors import RelayError, UsageError
 from relay.home import PYTHON, Home, share_home
 from relay.names import DEFAULT_TEAM, key
-from relay.session.bridge import bridged, open_log
+from relay.session.bridge import bridged
+from relay.session.log import open_log
 from relay.session.options import Options
 from relay.shim import ring
 from relay.shim import signals as signal

@@ -180,7 +180,10 @@ def run(
             running = _Command(command, directory, env, file, output, progress)
             code = running.run(limit, started, cancelled, clock)
             if code != 0:
-                raise _failed(command, code, _last_lines(file, begin), log, limit)
+                size = os.fstat(file).st_size
+                end = os.pread(file, _TAIL_BYTES, max(begin, size - _TAIL_BYTES)).decode("utf-8", "replace")
+                lines = tuple(visible(line) for line in end.split("\n") if line.strip())[-TAIL:]
+                raise _failed(command, code, lines, log, limit)
     finally:
         os.close(file)
         os.close(output)
@@ -329,13 +332,6 @@ def start_of(pid: int) -> str:
     )
     state, _, start = done.stdout.strip().partition(" ")
     return "" if state.startswith("Z") else start.strip()
-
-
-def _last_lines(log: int, begin: int) -> tuple[str, ...]:
-    """Return the last lines in `log` after the offset `begin`."""
-    size = os.fstat(log).st_size
-    data = os.pread(log, _TAIL_BYTES, max(begin, size - _TAIL_BYTES)).decode("utf-8", "replace")
-    return tuple(visible(line) for line in data.split("\n") if line.strip())[-TAIL:]
 
 
 def _failed(command: str, code: int | None, lines: tuple[str, ...], log: Path, limit: float) -> SetupFailed:
