@@ -1,8 +1,8 @@
 """The states of a supervised agent.
 
-off → queued → preparing → starting → up → stopping → off
-                               ↓      ↓
-        done | failed | held | backoff | waiting → starting
+off → queued → starting → up → off
+                   ↓      ↓
+   done | failed | held | backoff | waiting → starting
 """
 
 from __future__ import annotations
@@ -15,10 +15,8 @@ class Phase(StrEnum):
 
     OFF = "off"  # not running, and not supposed to
     QUEUED = "queued"  # waiting for another agent, or for room under max_running
-    PREPARING = "preparing"  # its worktree is being set up
     STARTING = "starting"  # not ready yet
     UP = "up"
-    STOPPING = "stopping"  # asked to end
     BACKOFF = "backoff"  # failed; will be restarted after a pause
     WAITING = "waiting"  # waiting until a known time for a limit, or a failure that passes with time
     HELD = "held"  # waiting for the user, or for the cause to go away

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from relay.supervision.states import Phase
 
-_STARTS = frozenset({Phase.QUEUED, Phase.PREPARING, Phase.STARTING, Phase.OFF})
+_STARTS = frozenset({Phase.QUEUED, Phase.STARTING, Phase.OFF})
 _EXITS = frozenset({Phase.BACKOFF, Phase.WAITING, Phase.HELD, Phase.DONE, Phase.FAILED, Phase.OFF})
 
 TRANSITIONS: dict[Phase, frozenset[Phase]] = {
     Phase.OFF: _STARTS,
     Phase.QUEUED: _STARTS | {Phase.FAILED, Phase.HELD},
-    Phase.PREPARING: frozenset({Phase.STARTING, Phase.HELD, Phase.FAILED, Phase.OFF}),
-    Phase.STARTING: _EXITS | {Phase.UP, Phase.STOPPING, Phase.STARTING},
-    Phase.UP: _EXITS | {Phase.STOPPING, Phase.STARTING},
-    Phase.STOPPING: frozenset({Phase.OFF, Phase.STARTING}),
+    Phase.STARTING: _EXITS | {Phase.UP, Phase.STARTING},
+    Phase.UP: _EXITS | {Phase.STARTING},
     Phase.BACKOFF: frozenset({Phase.STARTING, Phase.OFF, Phase.FAILED, Phase.DONE}),
-    Phase.WAITING: _EXITS | {Phase.UP, Phase.STARTING, Phase.STOPPING},
-    Phase.HELD: _STARTS | {Phase.UP, Phase.STOPPING, Phase.DONE, Phase.FAILED, Phase.BACKOFF},
+    Phase.WAITING: _EXITS | {Phase.UP, Phase.STARTING},
+    Phase.HELD: _STARTS | {Phase.UP, Phase.DONE, Phase.FAILED, Phase.BACKOFF},
     Phase.DONE: _STARTS,
     Phase.FAILED: _STARTS,
 }
