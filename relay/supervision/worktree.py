@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -120,22 +120,21 @@ class AgentWorktree:
             self._git = replace(self._git, directory=self._repository.main)
         self._log = home.state / "worktrees" / f"{names.key(agent)}@{names.key(team)}.log"
 
-    def prepare(self, *, lasting: bool = True, cancelled: Callable[[], bool] = lambda: False) -> Worktree:
+    def prepare(self, *, lasting: bool = True) -> Worktree:
         """Create the worktree, or find it as the agent left it. Block until git and the setup are done.
 
         Call before the agent starts; without `lasting`, call while the agent's name is claimed, or another
         agent could take the worktree meanwhile.
 
-        lasting:   the agent keeps the worktree after it has ended. False: another agent may then take it
-                   over, and this one may take over the worktree of an agent that is not running.
-        cancelled: polled while the setup runs.
+        lasting: the agent keeps the worktree after it has ended. False: another agent may then take it over,
+                 and this one may take over the worktree of an agent that is not running.
 
         Raise SetupFailed if a command of the setup failed.
         """
         with self._locked():
             with self._list_locked():
                 claim, created = self._make(lasting)
-            self._fill(claim, cancelled)
+            self._fill(claim)
             found = self._repository.checkout(self._path)
         return Worktree(self._path, "" if found is None else found.branch, created)
 
@@ -347,7 +346,7 @@ class AgentWorktree:
         self._progress(f"the worktree {found.path} was removed without git; creating it again")
         self._git.run("worktree", "remove", str(found.path))
 
-    def _fill(self, claim: WorktreeClaim, cancelled: Callable[[], bool]) -> None:
+    def _fill(self, claim: WorktreeClaim) -> None:
         """Copy, link and set up, unless that is already done."""
         spec = self._spec
         digest = hashlib.sha256(json.dumps([spec.copy, spec.link, spec.setup]).encode()).hexdigest()[:16]
@@ -371,7 +370,6 @@ class AgentWorktree:
                 limit=spec.setup_timeout,
                 progress=self._progress,
                 started=started,
-                cancelled=cancelled,
             )
         self._claims.note(replace(claim, contents=digest, stage="ready"))
 

@@ -151,16 +151,15 @@ def run(
     limit: float,
     progress: Progress = lambda line: None,
     started: Started = lambda pid, start: None,
-    cancelled: Callable[[], bool] = lambda: False,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
     """Run `commands` in `directory` in order until one fails, each for at most `limit` seconds.
 
     Their output goes to `log` (0600) and, line by line, to `progress`; if it is longer than LIMIT, its middle
     is dropped. Each command is a separate process group, which is ended as a whole if the command takes too
-    long, fails, or `cancelled` becomes true.
+    long or fails, and at an exception such as KeyboardInterrupt.
     started: called with each process id and its start time (`start_of`).
-    Raise SetupFailed if a command fails; WorktreeError if cancelled, or if the log cannot be written.
+    Raise SetupFailed if a command fails, and WorktreeError if the log cannot be written.
     """
     try:
         private_directory(log.parent)
@@ -178,7 +177,7 @@ def run(
             os.write(file, f"$ {command}\n".encode("utf-8", "surrogateescape"))
             begin = os.fstat(file).st_size
             running = _Command(command, directory, env, file, output, progress)
-            code = running.run(limit, started, cancelled, clock)
+            code = running.run(limit, started, clock)
             if code != 0:
                 size = os.fstat(file).st_size
                 end = os.pread(file, _TAIL_BYTES, max(begin, size - _TAIL_BYTES)).decode("utf-8", "replace")
@@ -210,9 +209,7 @@ class _Command:
             start_new_session=True,
         )
 
-    def run(
-        self, limit: float, started: Started, cancelled: Callable[[], bool], clock: Callable[[], float]
-    ) -> int | None:
+    def run(self, limit: float, started: Started, clock: Callable[[], float]) -> int | None:
         """Wait for the command. Return its exit code, 128+N for signal N; None if it took too long."""
         deadline = clock() + limit
         pid = self._process.pid
@@ -222,8 +219,6 @@ class _Command:
             while (code := self._wait(0 if behind else _LOOK)) is None and clock() < deadline:
                 self._shorten()
                 behind = self._tell()
-                if cancelled():
-                    raise WorktreeError("the setup of the worktree was cancelled.")
         except BaseException:  # including the user's Ctrl-C
             self._end()
             raise
