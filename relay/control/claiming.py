@@ -11,8 +11,8 @@ from relay.home import Home, check_socket_path, private_directory
 from relay.names import is_valid, validate
 from relay.storage.locks import open_lock, try_lock
 
-_PATIENCE = 15.0  # seconds to wait for a session that is still acting on its agent's last output
-_LOOK = 0.05  # seconds between two tries to take the name
+_LAST_OUTPUT_TIMEOUT = 15.0  # seconds to wait for a session that is still acting on its agent's last output
+_CLAIM_EVERY = 0.05  # seconds between two tries to take the name
 _ANSWER = 1.0  # seconds for the session that has the name to answer
 
 
@@ -23,11 +23,11 @@ def claim(home: Home, team: str, name: str) -> Claim:
     """
     validate(team, "team")
     validate(name)
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + _LAST_OUTPUT_TIMEOUT
     while (taken := _try(home, team, name)) is None and time.monotonic() < deadline:
         if not _ending(home.agent_lock(team, name)):
             break
-        time.sleep(_LOOK)
+        time.sleep(_CLAIM_EVERY)
     if taken is None:
         raise NameInUse(
             f"a session called {name} is running in team {team}. "

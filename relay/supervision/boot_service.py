@@ -34,7 +34,7 @@ KEPT = (
 and the agents' own, and decide how agents draw. None of them holds a secret."""
 
 _TERM = "xterm-256color"  # for agents without an attached terminal
-_PATIENCE = 60  # seconds to wait for a manager's program
+_PROGRAM_TIMEOUT = 60  # seconds to wait for a manager's program
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ class ServiceManager(ABC):
                 capture_output=True,
                 encoding="utf-8",
                 errors="replace",
-                timeout=_PATIENCE,
+                timeout=_PROGRAM_TIMEOUT,
                 check=False,
             )
         except (OSError, subprocess.TimeoutExpired):

@@ -31,7 +31,7 @@ from relay.text import count, listed
 ENDING = 15.0
 """Seconds to wait for another agent's session that is still acting on its agent's last output."""
 
-PATIENCE = 600.0
+GIT_LOCK_TIMEOUT = 600.0
 """Seconds to wait while git works for other agents: a checkout may be large."""
 
 _UNFINISHED = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "BISECT_LOG", "rebase-merge", "rebase-apply")
@@ -156,7 +156,7 @@ class AgentWorktree:
     def _list_locked(self) -> Iterator[None]:
         """Keep others from changing git's list of worktrees, while git runs even if relay is killed."""
         free, what = self._git, "another worktree of the repository is being created"
-        with _lock(self._claims.lock, PATIENCE, what) as lock:
+        with _lock(self._claims.lock, GIT_LOCK_TIMEOUT, what) as lock:
             self._git = replace(free, locks=(lock,))
             try:
                 yield

@@ -28,7 +28,7 @@ from relay.storage.files import write_private
 from relay.storage.locks import is_held
 from relay.supervision.git import is_branch
 
-_LOOK = 0.05  # seconds between two checks whether an agent has ended
+_END_CHECK_EVERY = 0.05  # seconds between two checks whether an agent has ended
 
 Stage = Literal["adding", "filling", "ready"]
 
@@ -51,7 +51,7 @@ class WorktreeOwner:
         while is_held(self.lock):
             if time.monotonic() >= deadline or self._has_process():
                 return False
-            time.sleep(_LOOK)
+            time.sleep(_END_CHECK_EVERY)
         return True
 
     def _has_process(self) -> bool:

@@ -33,7 +33,7 @@ MARK = "RELAY_WORKTREE_SETUP"
 
 _PIECE = 65536  # bytes told between two looks at the clock
 _TAIL_BYTES = 8192
-_LOOK = 0.05  # seconds between two polls of a running command
+_COMMAND_POLL_EVERY = 0.05  # seconds between two polls of a running command
 _MERCY = 2.0  # seconds between SIGTERM and SIGKILL
 
 Progress = Callable[[str], None]
@@ -216,7 +216,7 @@ class _Command:
         behind = False
         try:
             started(pid, start_of(pid))
-            while (code := self._wait(0 if behind else _LOOK)) is None and clock() < deadline:
+            while (code := self._wait(0 if behind else _COMMAND_POLL_EVERY)) is None and clock() < deadline:
                 self._shorten()
                 behind = self._tell()
         except BaseException:  # including the user's Ctrl-C
@@ -271,7 +271,7 @@ class _Command:
         return end
 
     def _end(self) -> None:
-        end_group(self._process.pid, lambda: self._wait(_LOOK) is not None)
+        end_group(self._process.pid, lambda: self._wait(_COMMAND_POLL_EVERY) is not None)
 
 
 def end_group(group: int, over: Callable[[], bool]) -> None:
@@ -296,7 +296,7 @@ def end_interrupted(pid: int, start: str, directory: Path) -> bool:
         return False
 
     def over() -> bool:
-        time.sleep(_LOOK)
+        time.sleep(_COMMAND_POLL_EVERY)
         return start_of(pid) != start
 
     end_group(pid, over)
