@@ -157,6 +157,10 @@ def test_the_example_of_a_first_change_works(relay: Relay) -> None:
     alice = FakeAgent(relay, "Alice").wrap(env=patch)
     alice.say("All 12 tests passed.")
     alice.notice("the tests pass.")
+    relay("reload", "Alice", env=patch)
+    alice.say("@memory:save the new session runs")
+    alice.receives("Saved to memory")
+    assert [each["text"] for each in alice.events("notice")].count("the tests pass.") == 1
     alice.exit()
 
 

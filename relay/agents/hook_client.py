@@ -74,7 +74,7 @@ _PEERCRED = getattr(_socket, "SO_PEERCRED", None)  # Linux
 _TOOL = "tool_pre"
 
 _FIRST = "SessionStart"
-"""An agent's first event, sent while its session is still loading."""
+"""An agent's first event, sent while its session is still loading; hook_setup writes its kind's name."""
 
 _POLL = 0.02  # seconds between two attempts to connect
 

@@ -125,9 +125,13 @@ _TEXTS = tuple(f.name for f in fields(NativeEvent) if f.type == "str" and f.name
 
 
 def parse(
-    agent: str, known: Callable[[str], tuple[str, NativeName] | None], event: str, payload: bytes | str
+    agent: str,
+    known: Callable[[str], tuple[str, NativeName] | None],
+    names: Mapping[str, str],
+    event: str,
+    payload: bytes | str,
 ) -> NativeEvent | None:
-    """Return the event in `payload`, as AgentKind.parse does. known: that of the kind `agent`."""
+    """Return the event in `payload`, as AgentKind.parse does. known, names: the kind's `known`, `fields`."""
     text = payload.decode("utf-8", "replace") if isinstance(payload, bytes) else payload
     try:
         raw = parse_json(text)
@@ -139,6 +143,7 @@ def parse(
     if found is None:
         return None
     own, name = found
+    raw = {names.get(key, key): value for key, value in raw.items()}
     tool_input = raw.get("tool_input")
     texts = {key: value for key in _TEXTS if isinstance(value := raw.get(key), str)}
     return NativeEvent(

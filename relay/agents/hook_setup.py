@@ -212,8 +212,10 @@ def _write_hook(run: Run, agent: AgentKind) -> None:
 
 
 def client_for(kind: str) -> str:
-    """Return the program that an agent of `kind` calls as its hook: hook_client with its refusals."""
+    """Return the program that an agent of `kind` calls as its hook: hook_client with its own words."""
     source = Path(hook_client.__file__).read_text(encoding="utf-8")
+    if first := kinds.find(kind).known(NativeName.SESSION_START):
+        source = source.replace('_FIRST = "SessionStart"', f"_FIRST = {first[0]!r}")
     empty = 'REFUSALS: "list[Refusal]" = []'
     return source.replace(empty, f"{empty[:-2]}{refusals(kind)!r}")
 

@@ -47,7 +47,7 @@ class AgentKind:
     continues_with_context: at the end of a turn, context makes it continue; others take a "block".
     allows_changed_input: it takes another input of a tool only with permission, and still asks its user.
     dialogs:  the tools with which it asks its user something, and what each asks for.
-    fields:   its fields in events that rules know by another name, and these names.
+    fields:   its fields in events that are called otherwise in NativeEvent, and their names there.
     notifications: the same for the types of its notifications.
     tools:    its own names of tools, by the tool's name in rules (relay.rules.tools).
     ranks_context_above_user: its model gets the context in a reply in a role above the user's.
@@ -101,7 +101,7 @@ class AgentKind:
 
         event: as for `known`; if empty, the payload's own counts.
         """
-        return hook_event.parse(self.name, self.known, event, payload)
+        return hook_event.parse(self.name, self.known, self.fields, event, payload)
 
     def known(self, event: str) -> tuple[str, NativeName] | None:
         """Return its own name for `event` (in any case, or relay's name) and relay's; None if unknown."""

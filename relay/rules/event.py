@@ -158,7 +158,7 @@ def from_native(event: NativeEvent, **more: Any) -> RuleEvent | None:
     if found is None:
         return None
     kind = kinds.find(event.agent)
-    data = {kind.fields.get(key, key): value for key, value in event.raw.items()}
+    data = dict(event.raw)
     for key in _TYPED:
         if key in data and not isinstance(data[key], dict if key == "tool_input" else str):
             del data[key]

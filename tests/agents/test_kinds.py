@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import relay as package
 from relay.agents import kinds
 from relay.agents.kind import AgentKind
@@ -133,9 +135,11 @@ class TinyAgent:
         return [each["text"] for each in events(self.relay, "Tina", "handler_printed")]
 
 
+@pytest.mark.real_exec  # its first hook comes while the session is still loading
 def test_a_new_kind_needs_one_module_and_one_pattern_file(relay: Relay) -> None:
     """Its words, turns, tools, deliveries, usage, failures and conversations are those of any other agent."""
     tina = TinyAgent(relay)
+    assert "You are Tina" in tina.lines("replies")[0]["reply"]
     assert [row["agent"] for row in ps(relay)] == ["tiny"]
     tina.asks("say Done.|@relay:you exactly this")
     assert [row["body"] for row in messages(relay, "--to", "you")] == ["exactly this"]

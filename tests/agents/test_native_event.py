@@ -53,6 +53,9 @@ def test_fields_of_claudes_events_are_parsed() -> None:
     sub = kinds.find("claude").parse("SubagentStop", read("SubagentStop"))
     assert sub is not None
     assert (sub.agent_type, sub.last_assistant_message) == ("general-purpose", "Sub says hi.")
+    ended = kinds.find("gemini").parse("AfterAgent", (PAYLOADS / "gemini" / "AfterAgent.json").read_bytes())
+    assert ended is not None
+    assert ended.last_assistant_message.startswith("ok: ")
     start = kinds.find("claude").parse("SessionStart", read("SessionStart-clear"))
     assert start is not None
     assert start.source == "clear"

@@ -27,6 +27,7 @@ class Tiny(AgentKind):
         "dies": NativeName.SESSION_END,
     }
     replies = {
+        NativeName.SESSION_START: frozenset({"context"}),
         NativeName.PROMPT_SUBMIT: frozenset({"context", "deny"}),
         NativeName.TOOL_PRE: frozenset({"deny"}),
         NativeName.TOOL_POST: frozenset({"context"}),
