@@ -25,7 +25,7 @@ from relay.supervision import fleet_file
 from relay.supervision.fleet import Fleet, FleetAgent
 from relay.supervision.plan import stop_order
 from relay.supervision.records import Records
-from relay.supervision.worktree import WorktreeSpec, clean_up
+from relay.supervision.worktree import AgentWorktree, WorktreeSpec
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -118,7 +118,7 @@ def _clean_up(home: Home, team: str, agent: FleetAgent, spec: WorktreeSpec, repo
     """Remove the worktree of an agent if it holds no work, and report what was done."""
     text, path = f"no worktree is left; its work is in {spec.base}.", None
     try:
-        done = clean_up(spec, agent.name, team=team, home=home, directory=agent.cwd)
+        done = AgentWorktree(spec, agent.name, team=team, home=home, directory=agent.cwd).clean_up()
         path, kept = str(done.path), done.kept
         if kept:
             text = f"its worktree {path} is kept: {kept}"

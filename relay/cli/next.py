@@ -11,7 +11,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from relay.cli import attach, ps
+from relay.cli import attach
+from relay.cli.agent_state import state
 from relay.cli.arguments import add_json, add_team
 from relay.cli.output import print_json
 from relay.control import inbox
@@ -43,9 +44,7 @@ def run(args: argparse.Namespace) -> int:
     if chosen is None:
         failed = by_urgency(news(home, running, args.team))
         for each in failed:
-            print(
-                f"{each.name} {ps.state(each)}. `relay logs {each.name}` shows its output.", file=sys.stderr
-            )
+            print(f"{each.name} {state(each)}. `relay logs {each.name}` shows its output.", file=sys.stderr)
         print("No running agent needs you." if failed else "No agent needs you.", file=sys.stderr)
         if any(need(each) in {Need.UNRESPONSIVE, Need.HELD} for each in running):
             print(

@@ -26,28 +26,17 @@ import time
 from pathlib import Path
 
 from relay import names
+from relay.cli.agent_state import COLOURS, duration, state
 from relay.cli.arguments import add_team
 from relay.cli.output import print_list
 from relay.control import inbox
 from relay.control.ended import ended
-from relay.control.needs import Need, need
-from relay.control.sessions import CONNECTING, SessionInfo, claims, live
+from relay.control.needs import need
+from relay.control.sessions import SessionInfo, claims, live
 from relay.errors import UsageError
 from relay.home import Home
 from relay.supervision.records import Records
-from relay.supervision.restart import span
 from relay.text import one_line
-
-COLOURS = {
-    Need.PROMPTING: "\x1b[1;33m",
-    Need.FAILED: "\x1b[1;31m",
-    Need.ESCALATED: "\x1b[1;33m",
-    Need.UNRESPONSIVE: "\x1b[31m",
-    Need.HELD: "\x1b[35m",
-    Need.READY: "\x1b[32m",
-    Need.NONE: "\x1b[36m",
-}
-"""SGR sequences (ECMA-48) for the name and the state of an agent."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -130,39 +119,9 @@ def _row(session: SessionInfo) -> tuple[str, ...]:
     )
 
 
-def state(session: SessionInfo) -> str:
-    """Return the agent's state, and in brackets its question and problems with its messages."""
-    marks = [session.prompt] if session.prompt else []
-    if session.bus not in {"", "connected", CONNECTING}:
-        marks.append("off the bus")
-    if session.account_hold:
-        marks.append("account held")
-    if session.held:
-        marks.append(f"{session.held} held")
-    if session.reason and session.state != "off":
-        marks.append(one_line(session.reason, None))
-    elif session.escalation:
-        marks.append(one_line(session.escalation, None))
-    if session.next_try is not None:
-        marks.append(f"next try in {span(session.next_try - time.time())}")
-    return f"{session.state} ({', '.join(marks)})" if marks else session.state
-
-
-def duration(session: SessionInfo, now: float) -> str:
-    """Return how long the agent has been in its state; "" if unknown. now: in seconds since the epoch."""
-    return "" if session.since is None else _ago(now - session.since)
-
-
 def interval(text: str) -> float:
     """Return the seconds between two updates, 0.1 to 3600. Raise ValueError, which argparse reports."""
     value = float(text)
     if not 0.1 <= value <= 3600:
         raise ValueError(text)
     return value
-
-
-def _ago(seconds: float) -> str:
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
-        if seconds >= size:
-            return f"{seconds / size:.0f}{unit}"
-    return f"{max(seconds, 0):.0f}s"

@@ -26,7 +26,7 @@ from relay.supervision import fleet_file
 from relay.supervision.policy import Supervision
 from relay.supervision.records import AgentRecord, Records
 from relay.supervision.restart import describe
-from relay.supervision.start import StartOrder, start
+from relay.supervision.start import start
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -104,8 +104,7 @@ def _resume(home: Home, record: AgentRecord) -> str:
         if value := given.get(name):
             options += [flag, str(value)]
     supervision = replace(Supervision.from_json(given.get("supervision") or {}), fresh=record.command)
-    order = StartOrder(record.name, record.team, command, directory, supervision, _env(home, record), options)
-    outcome = start(order)
+    outcome = start(record.name, record.team, command, directory, supervision, _env(home, record), options)
     if not outcome.ok:
         raise RelayError(outcome.text or f"it {describe(outcome.code)}.")
     return outcome.text

@@ -26,7 +26,6 @@ from relay.errors import ConfigError, ServiceError
 from relay.home import Home
 from relay.supervision import fleet_file
 from relay.supervision.boot_service import InstalledService, ServiceManager, boot_service, choose_name, find
-from relay.supervision.crontab import reboot_line
 from relay.supervision.launchd import LaunchdUser
 from relay.supervision.systemd import SystemdUser
 from relay.text import visible
@@ -62,7 +61,7 @@ def _install(home: Home, manager: ServiceManager, named: Path | None, *, as_json
     try:
         manager.check()
     except ServiceError as error:
-        line = reboot_line(boot_service(fleet.team, fleet.team, path, os.environ))
+        line = boot_service(fleet.team, fleet.team, path, os.environ).crontab_line()
         raise ServiceError(
             f"no systemd manages your services here, and nothing was written ({str(error).rstrip('.')}). "
             "Use this machine's own way to start programs at boot. For cron, run `crontab -e` and add this "

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from relay.cli import ps
+from relay.cli.agent_state import COLOURS, duration, state
 from relay.columns import columns_of, fit
 from relay.control.needs import ATTACH, Need, by_urgency, need
 from relay.control.sessions import SessionInfo
@@ -112,7 +112,7 @@ def frame(
     if shown:
         lines.append(clip(_row(_HEADER, keep, widths), columns))
     for session, cell in zip(shown, cells, strict=True):
-        lines.append(clip(_row(cell, keep, widths, ps.COLOURS[need(session)] if coloured else ""), columns))
+        lines.append(clip(_row(cell, keep, widths, COLOURS[need(session)] if coloured else ""), columns))
     if len(shown) < len(found):
         lines.append(clip(f"… and {count(len(found) - len(shown), 'other')}", columns))
     return lines[: max(rows, 1)]
@@ -143,7 +143,7 @@ def _summary(sessions: Sequence[SessionInfo] | None, found: Sequence[SessionInfo
 
 def _cells(session: SessionInfo, now: float) -> tuple[str, ...]:
     used = ("?" if session.tokens is None else _brief(session.tokens), _dollars(session))
-    short = (session.name, session.team, session.agent, ps.state(session), ps.duration(session, now), *used)
+    short = (session.name, session.team, session.agent, state(session), duration(session, now), *used)
     last = one_line(session.question or session.last_line, _LAST_LINE)
     return (*(one_line(cell, 80) for cell in short), last)
 

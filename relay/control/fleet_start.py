@@ -15,12 +15,12 @@ from relay.errors import HomeError, WorktreeError
 from relay.home import Home
 from relay.names import key
 from relay.storage.locks import open_lock, try_lock, wait_lock
-from relay.supervision import worktree
 from relay.supervision.fleet import Fleet, FleetAgent
 from relay.supervision.records import AgentRecord, Records
 from relay.supervision.restart import describe
-from relay.supervision.start import StartOrder, StartOutcome, start
+from relay.supervision.start import StartOutcome, start
 from relay.supervision.states import Phase
+from relay.supervision.worktree import AgentWorktree
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +89,8 @@ def start_agent(
     options = [word for path in agent.rules for word in ("--rules", str(path))]
     if agent.task:
         options += ["--task", agent.task]
-    order = StartOrder(
-        agent.name, fleet.team, command or agent.command, directory, supervision, agent.env, options
-    )
-    outcome = start(order)
+    command_line = command or agent.command
+    outcome = start(agent.name, fleet.team, command_line, directory, supervision, agent.env, options)
     if not outcome.ok and records.get(fleet.team, agent.name) is not None:
         records.change(fleet.team, agent.name, lambda record: _failed(record, outcome, now))
     lost = last is not None and last.conversation is not None and command is None
@@ -112,7 +110,7 @@ def _directory(home: Home, fleet: Fleet, agent: FleetAgent, progress: Callable[[
     """Return the agent's directory. Raise WorktreeError if its worktree cannot be prepared."""
     if agent.worktree is None:
         return agent.cwd
-    made = worktree.prepare(
+    worktree = AgentWorktree(
         agent.worktree,
         agent.name,
         team=fleet.team,
@@ -121,7 +119,7 @@ def _directory(home: Home, fleet: Fleet, agent: FleetAgent, progress: Callable[[
         env={**without_markers(os.environ), **agent.env},
         progress=progress,
     )
-    return made.path
+    return worktree.prepare().path
 
 
 def _unfinished(home: Home, fleet: Fleet, agent: FleetAgent) -> AgentRecord | None:

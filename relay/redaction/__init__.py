@@ -116,15 +116,12 @@ def _nearest(values: list[str], text: str) -> tuple[str, int]:
     """Return the sorted value with the longest prefix in common with `text`, and the length of that."""
     place = bisect(values, text)
     nearest = values[max(place - 1, 0) : place + 1]
-    shared = [_shared(value, text) for value in nearest]
+    # Mostly the text has them all. commonprefix compares any sequences.
+    shared = [
+        len(value if text.startswith(value) else commonprefix((value, text)))  # noqa: RUF071
+        for value in nearest
+    ]
     return max(zip(nearest, shared, strict=True), key=itemgetter(1))
-
-
-def _shared(value: str, text: str) -> int:
-    """Return how many characters `text` has of the beginning of `value`; mostly it has them all."""
-    if text.startswith(value):
-        return len(value)
-    return len(commonprefix((value, text)))  # noqa: RUF071 (characters are meant)
 
 
 def known_in(env: Mapping[str, str]) -> list[str]:

@@ -15,7 +15,6 @@ from relay.replay.timeline import Timeline
 
 
 def export(cast: Cast, timeline: Timeline) -> Iterator[bytes]:
-    """Yield the lines of the asciicast."""
     env = {name: cast.header.env[name] for name in ("SHELL", "TERM") if name in cast.header.env}
     yield replace(cast.header, env=env, idle_limit=None, part=0).line()
     events = (event for event in cast if event.kind in {"o", "r"})

@@ -98,7 +98,6 @@ class Player:
         self.seekable.seek(self._from)
 
     def press(self, key: str) -> None:
-        """Act on a key."""
         self.message = ""
         if self.search.typing is not None:
             if (text := self.search.type(key)) is None:

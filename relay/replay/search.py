@@ -65,11 +65,9 @@ class Search:
         return whole
 
     def after(self, time: float) -> Hit | None:
-        """Return the first appearance after `time`."""
         return next((hit for hit in self.found if hit.time > time), None)
 
     def before(self, time: float) -> Hit | None:
-        """Return the last appearance before `time`."""
         return next((hit for hit in reversed(self.found) if hit.time < time), None)
 
 

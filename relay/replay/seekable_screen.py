@@ -58,7 +58,7 @@ class SeekableScreen:
 
     def _begin(self, at: Snapshot) -> None:
         self.recorded = (at.columns, at.rows)
-        self.screen = VirtualScreen(*_bounded(*self.recorded))
+        self.screen = VirtualScreen(*self._size())
         self.screen.feed(at.below)
         self.screen.feed(at.picture)
         self._below = at.below
@@ -89,7 +89,7 @@ class SeekableScreen:
             self._feed(event.encoded)
         elif event.kind == "r":
             self.recorded = event.size
-            self.screen.resize(*_bounded(*event.size))
+            self.screen.resize(*self._size())
         self._mark = self._reader.mark()
         self._next = self._reader.next()
         if self._fed >= self._every and self.screen.ground:
@@ -111,6 +111,9 @@ class SeekableScreen:
         self._reader.close()
         self.screen.close()
 
+    def _size(self) -> tuple[int, int]:
+        return min(self.recorded[0], MAX_COLUMNS), min(self.recorded[1], MAX_ROWS)
+
     def _feed(self, data: bytes) -> None:
         start = 0
         for found in _SWITCH.finditer(data):
@@ -130,8 +133,3 @@ class SeekableScreen:
         if sum(len(each.picture) + len(each.below) for each in self._snapshots) > KEPT:
             self._every *= 2
             self._snapshots = self._snapshots[::2]
-
-
-def _bounded(columns: int, rows: int) -> tuple[int, int]:
-    """Return the size at which a recorded terminal is drawn."""
-    return min(columns, MAX_COLUMNS), min(rows, MAX_ROWS)

@@ -79,17 +79,15 @@ class Timeline:
         return self.moments[-1].at if self.moments else 0.0
 
     def until(self, time: float, most: int) -> Sequence[Moment]:
-        """Return the last `most` moments up to `time`, oldest first."""
+        """Return the last `most` moments up to `time`."""
         end = bisect_right(self.moments, time, key=lambda moment: moment.at)
         return self.moments[max(0, end - most) : end]
 
     def after(self, time: float) -> Moment | None:
-        """Return the first moment after `time`."""
         at = bisect_right(self.moments, time, key=lambda moment: moment.at)
         return self.moments[at] if at < len(self.moments) else None
 
     def before(self, time: float) -> Moment | None:
-        """Return the last moment before `time`."""
         at = bisect_left(self.moments, time, key=lambda moment: moment.at)
         return self.moments[at - 1] if at else None
 

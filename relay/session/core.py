@@ -57,7 +57,6 @@ class Core:
 
     @property
     def supervision(self) -> Supervision:
-        """The policy for supervising the agent."""
         policy = Supervision.from_json(self.started.options.supervision or {})
         # A pipe or a file cannot be read twice.
         return replace(policy, restart="no") if self.started.piped else policy

@@ -15,12 +15,14 @@ import sys
 from _socket import socketpair  # its wrapper `socket` costs 2 ms
 
 from relay import project
-from relay.agents import kinds
 from relay.agents.markers import without_markers
-from relay.control.name_claim import Claim, claim, claim_free
+from relay.control.claiming import claim, claim_free
+from relay.control.name_claim import Claim
 from relay.errors import RelayError, UsageError
 from relay.home import PYTHON, Home, share_home
 from relay.names import DEFAULT_TEAM, key
+from relay.session.bridge import bridged
+from relay.session.log import open_log
 from relay.session.options import Options
 from relay.shim import ring
 from relay.shim import signals as signal
@@ -40,9 +42,6 @@ if TYPE_CHECKING:
 
 FIRST_WORDS = 0.03
 """Seconds to leave the agent for its first output before starting the session, which would delay it."""
-
-LARGE_LOG = 8_000_000
-"""Bytes of session.log above which a session starts a new one; the old one is kept as session.log.1."""
 
 LOADED = (
     "relay.control.lineage",
@@ -140,19 +139,18 @@ def _enter_worktree(options: Options, env: dict[str, str], home: Home, claimed: 
     from pathlib import Path
 
     from relay.supervision.git import LOCAL
-    from relay.supervision.worktree import WorktreeSpec, prepare
+    from relay.supervision.worktree import AgentWorktree, WorktreeSpec
 
     try:
-        worktree = prepare(
+        worktree = AgentWorktree(
             WorktreeSpec(path="../{repo}-worktrees/{branch}", branch=options.worktree),
             claimed.name,
             team=claimed.team,
             home=home,
             directory=Path.cwd(),
             env=env,
-            lasting=False,
             progress=lambda line: print(f"relay: {line}", file=sys.stderr, flush=True),
-        )
+        ).prepare(lasting=False)
         os.chdir(worktree.path)
         env["PWD"] = str(worktree.path)
         for name in LOCAL:
@@ -195,7 +193,10 @@ def _be_shim(
             RELAY_SOCKET=claimed.socket,
         )
         _add_relay(env)
-        plain, directory = env, _bridge_dir(home, claimed)
+        # Not next to the sockets: agents distrust paths below /tmp. The next session with this name uses it
+        # again, and so cleans up after a killed one.
+        directory = os.path.join(home.state_dir, "native", f"{key(claimed.name)}@{key(claimed.team)}")
+        plain = env
         command, env, bridge = bridged(options, env, home, directory, claimed.socket)
         claimed.note(os.getpid())  # the agent's ancestor, until the agent's own pid is known
         size = None if options.detached else get_size(1) or get_size(0) or get_size(2)
@@ -401,27 +402,22 @@ def _may(home: Home, shim: Shim, name: str, hello: dict[str, Any], fd: int, oper
 
     why = refusal(home, Lineage(shim.agent_pid, os.getpid(), shim.session_pid), fd, operation)
     if why is not None:
-        pid = peer(fd)[0]
-        entry = {"event": "refused", "session": hello["id"], "name": name, "operation": operation, "pid": pid}
+        import json
+        import time
+
+        from relay.storage.append import append  # relay.storage.journal is too large for a shim
+
+        entry = {"time": time.time(), "event": "refused", "session": hello["id"], "name": name}
+        entry |= {"operation": operation, "pid": peer(fd)[0]}
         try:
-            _note(home, entry)
+            journal = os.open(home.journal, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                append(journal, json.dumps(entry, ensure_ascii=False).encode() + b"\n")
+            finally:
+                os.close(journal)
         except OSError:
             pass  # for example, the disk is full
     return why
-
-
-def _note(home: Home, entry: dict[str, Any]) -> None:
-    """Write `entry` into the journal; relay.storage.journal is too large for a shim. Raise OSError."""
-    import json
-    import time
-
-    from relay.storage.append import append
-
-    fd = os.open(home.journal, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        append(fd, json.dumps({"time": time.time(), **entry}, ensure_ascii=False).encode() + b"\n")
-    finally:
-        os.close(fd)
 
 
 def _load() -> None:
@@ -438,83 +434,6 @@ def _add_relay(env: dict[str, str]) -> None:
     except RelayError:
         if os.access(os.path.join(folder, "relay"), os.X_OK):
             env["PATH"] = os.pathsep.join((env.get("PATH") or os.defpath, folder))
-
-
-def bridged(
-    options: Options, env: dict[str, str], home: Home, directory: str, socket: str
-) -> tuple[list[str], dict[str, str], dict[str, Any]]:
-    """Return (command, environment, facts about the bridge) with a bridge to the agent's hooks or transcript.
-
-    directory: for the bridge's files, which exist if there is a bridge or a record.
-    Log a failure and describe it in the note: the agent starts anyway.
-    """
-    command = options.command
-    about: dict[str, Any] = {"bridge": "", "bridge_note": "", "record": {}}
-    if not (
-        options.profile or _may_be_known(command) or os.path.isdir(os.path.join(home.config_dir, "patterns"))
-    ):
-        return command, env, about
-    try:
-        from relay.agents import hook_setup
-
-        done = hook_setup.bridge(options.profile, command, env, home, directory, socket)
-    except Exception as error:  # noqa: BLE001 - our own bug; logged, and reported by the session
-        import traceback
-
-        try:
-            with open(_open_log(home), "a", encoding="utf-8") as log:
-                traceback.print_exc(file=log)
-        except OSError:
-            pass  # the note tells the user anyway
-        return (
-            command,
-            env,
-            about | {"bridge_note": f"setting it up failed ({type(error).__name__}: {error})"},
-        )
-    if done.kind:
-        _note_guards(options, home, socket, env["RELAY_NAME"])
-    record = {} if done.record is None else done.record.fields()
-    return done.command, done.env, {"bridge": done.kind, "bridge_note": done.note, "record": record}
-
-
-def _may_be_known(command: list[str]) -> bool:
-    """Return True if a word of the command has the name of a kind of agent: only these wait for profiles."""
-    return any(name in os.path.basename(word) for word in command for name in kinds.names())
-
-
-def _note_guards(options: Options, home: Home, socket: str, name: str) -> None:
-    """Tell the agent's hooks that guards may be in force, until a session knows which."""
-    from relay.agents import hook_guards
-    from relay.session.preflight import configured
-
-    guarded = (
-        options.registry is not None
-        or bool(options.rules or options.config)
-        or configured(home, ("hooks.json", "relay.config.py"))
-    )
-    try:
-        hook_guards.write(socket, name, hook_guards.GUARDED if guarded else ())
-    except OSError:
-        pass  # the session reports it, and hooks use what was there before
-
-
-def _open_log(home: Home) -> int:
-    """Return a descriptor of the sessions' log; start a new log if it is large. Raise OSError."""
-    path = os.path.join(home.state_dir, "session.log")
-    try:
-        if os.stat(path).st_size > LARGE_LOG:
-            os.replace(path, path + ".1")
-    except FileNotFoundError:
-        pass  # the first log
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-
-
-def _bridge_dir(home: Home, claimed: Claim) -> str:
-    """Return the directory for the bridge's files. Not next to the sockets: agents distrust paths below /tmp.
-
-    The next session with this name reuses the directory, and so cleans up after a killed one.
-    """
-    return os.path.join(home.state_dir, "native", f"{key(claimed.name)}@{key(claimed.team)}")
 
 
 def _fill_standard() -> None:
@@ -554,7 +473,7 @@ def _leave_terminal(home: Home) -> None:
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     try:
-        log = _open_log(home)
+        log = open_log(home)
     except OSError:
         log = null
     os.dup2(log, 1)

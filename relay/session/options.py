@@ -54,7 +54,6 @@ class Options:
         self.memory = memory
 
     def running(self, command: list[str]) -> Options:
-        """Return the same options with another command."""
         return Options(**{**vars(self), "command": command})
 
     def public(self) -> dict[str, Any]:

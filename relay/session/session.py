@@ -129,7 +129,7 @@ class Session:
         """Run until the agent has ended or another session must take over; return an exit code."""
         self._bus.loop.add_signal_handler(signal.SIGTERM, self._shutdown.stop)
         self._started.shim.listen(
-            self._bus.loop, self._retire, self._orphaned, lambda key: self._bus.publish(KeyChosen(key))
+            self._bus.loop, self._retiring.set, self._orphaned, lambda key: self._bus.publish(KeyChosen(key))
         )
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # launch blocked it until now
         tasks = self._core.tasks
@@ -170,10 +170,6 @@ class Session:
             return waited.result()
         waited.cancel()
         return None
-
-    def _retire(self) -> None:
-        """Make way for another session."""
-        self._retiring.set()
 
     def _orphaned(self) -> None:
         """End the agent after its shim was killed: its terminal is gone."""
@@ -260,18 +256,7 @@ def make_core(started: Started, bus: EventBus, tasks: Tasks) -> Core:
     memory = _memory(setup, started.home, session)
     noticed = frozenset(before.notices)
     return Core(
-        bus,
-        tasks,
-        started,
-        setup,
-        active,
-        noticed,
-        session,
-        journal,
-        redactor,
-        progress,
-        agent,
-        memory,
+        bus, tasks, started, setup, active, noticed, session, journal, redactor, progress, agent, memory
     )
 
 

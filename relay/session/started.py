@@ -10,10 +10,13 @@ from typing import Any, Literal
 from relay.agents.named_transcripts import Named
 from relay.home import Home
 from relay.lifecycle import Order
-from relay.session.launch import bridged
+from relay.session.bridge import bridged
 from relay.session.options import Options
 from relay.shim.pty import Pty
 from relay.terminal.shim_link import ShimLink
+
+_SAME = ("env", "id", "piped", "bridge", "bridge_note", "bridge_dir", "unbridged", "restarts", "kept")
+"""The fields that are as the shim sends them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,37 +69,25 @@ class Started:
     def of(cls, shim: ShimLink, options: Options | None) -> Started:
         """Return the agent as described by `shim`. options: given by a program, with its own handlers."""
         fields: dict[str, Any] = shim.hello.fields
-        claim, (columns, rows) = fields["claim"], fields["size"]
         if options is None:
             given = fields["options"]
             options = Options(**{**given, "rules": tuple(given["rules"])})
         return cls(
-            options,
-            fields["env"],
-            Home.from_env(fields["env"]),
-            claim["name"],
-            claim["team"],
-            claim["socket"],
-            fields["id"],
-            shim,
-            (columns, rows),
-            fields["piped"],
-            fields["bridge"],
-            fields["bridge_note"],
-            Named(**record) if (record := fields.get("record")) else None,
-            fields["bridge_dir"],
-            fields["unbridged"],
-            fields["restarts"],
-            fields["kept"],
-            fields.get("run") or fields["id"],  # an older relay's shim sends no "run"
-            bool(fields.get("resumes")),
-            tuple(fields.get("command") or options.command),
-            tuple(fields.get("told") or ()),
+            options=options,
+            home=Home.from_env(fields["env"]),
+            shim=shim,
+            size=tuple(fields["size"]),
+            record=Named(**record) if (record := fields.get("record")) else None,
+            run=fields.get("run") or fields["id"],  # an older relay's shim sends no "run"
+            resumes=bool(fields.get("resumes")),
+            command=tuple(fields.get("command") or options.command),
+            told=tuple(fields.get("told") or ()),
+            **{name: fields["claim"][name] for name in ("name", "team", "socket")},
+            **{name: fields[name] for name in _SAME},
         )
 
     @property
     def pty(self) -> Pty:
-        """The agent's terminal."""
         return self.shim.pty
 
     @property

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import re
 
-from relay.shim.user_terminal import ESC, control_byte
-
 ESCAPE_TIMEOUT = 1.0
 """Seconds after which a lone prefix goes to the agent."""
 
@@ -86,7 +84,7 @@ class CommandKeys:
     def __init__(self, prefix: str) -> None:
         """`prefix` is "C-" and a letter, "]" or a backslash."""
         code = ord(prefix[2:].lower())
-        self._prefix = re.compile(_PREFIX % (re.escape(control_byte(prefix)), code, code))
+        self._prefix = re.compile(_PREFIX % (re.escape(bytes([code & 0x1F])), code, code))
         self._kept = b""
         self.patience: float | None = None
         self.unchanged = False
@@ -116,7 +114,7 @@ class CommandKeys:
             passed += data[found.start() : second]
             again = self._prefix.match(data, second)  # pressed twice, the prefix is sent once
             at = again.end() if again else second
-        unfinished = _UNFINISHED.search(data, at) if ESC in data else None
+        unfinished = _UNFINISHED.search(data, at) if b"\x1b" in data else None
         if unfinished is None:
             return bytes(passed + data[at:]), ""
         return self._keep(passed + data[at : unfinished.start()], data, unfinished.start(), SPLIT_TIMEOUT)

@@ -19,7 +19,7 @@ from relay.shim.user_terminal import BLOCKING_PIECE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from relay.shim.loop import Loop
     from relay.shim.ring import RingWriter
@@ -29,16 +29,6 @@ PIECE = 1 << 16
 
 LIMIT = 1 << 16
 """Bytes buffered for a slow reader, in addition to the pipes' own buffers."""
-
-
-def make(descriptors: Iterable[int]) -> tuple[dict[int, int], dict[int, int]]:
-    """Make a pipe for each of the agent's `descriptors`. Return (our ends, the agent's), by descriptor."""
-    ours, agents = {}, {}
-    for number in descriptors:
-        read, write = os.pipe()
-        ours[number], agents[number] = (write, read) if number == 0 else (read, write)
-        os.set_blocking(ours[number], False)
-    return ours, agents
 
 
 class Flow:

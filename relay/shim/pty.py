@@ -122,9 +122,7 @@ class Pty:
         ours: dict[int, int] = {}
         agents: dict[int, int] = {}
         if pipes:
-            from relay.shim.pipes import make
-
-            ours, agents = make(pipes)
+            ours, agents = _make_pipes(pipes)
         failed, report = os.pipe()
         pid = os.fork()
         if pid == 0:
@@ -337,3 +335,13 @@ def _execute(
         os.write(report, str(error.errno or errno.EIO).encode())
     finally:
         os._exit(127)
+
+
+def _make_pipes(descriptors: Iterable[int]) -> tuple[dict[int, int], dict[int, int]]:
+    """Make a pipe for each of the agent's `descriptors`. Return (our ends, the agent's), by descriptor."""
+    ours, agents = {}, {}
+    for number in descriptors:
+        read, write = os.pipe()
+        ours[number], agents[number] = (write, read) if number == 0 else (read, write)
+        os.set_blocking(ours[number], False)
+    return ours, agents

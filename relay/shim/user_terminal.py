@@ -33,11 +33,6 @@ PREFIX, NO_PREFIX, ESC = "C-]", "none", b"\x1b"
 """Ctrl-], the first key of a command (as in telnet); no such key; the first byte of its other encodings."""
 
 
-def control_byte(key: str) -> bytes:
-    """Return the byte that a terminal sends for `key`, such as "C-]"."""
-    return bytes([ord(key[2:].upper()) & 0x1F])
-
-
 class AttachedTerminal:
     """Our own descriptors for an attached terminal, to read (`source`) and write (`sink`); -1: none.
 
@@ -100,7 +95,7 @@ class Keyboard:
         self.prefix = prefix
         self.answers = AnswerFilter()
         self.due = 0.0
-        self._byte = ESC if prefix == NO_PREFIX else control_byte(prefix)
+        self._byte = ESC if prefix == NO_PREFIX else bytes([ord(prefix[2:]) & 0x1F])  # as Ctrl sends it
         self._commands: CommandKeys | None = None  # loaded at the first key that may be one of them
 
     def feed(self, data: bytes) -> tuple[bytes, str]:

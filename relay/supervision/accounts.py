@@ -48,7 +48,6 @@ class AccountHold:
     until: float | None = None
 
     def active(self, now: float) -> bool:
-        """Return True if the account is held at `now`."""
         return self.until is None or now < self.until
 
     def __str__(self) -> str:

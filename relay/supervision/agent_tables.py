@@ -29,7 +29,7 @@ from relay.supervision.values import (
     table,
     whole,
 )
-from relay.supervision.worktree_spec import Cleanup, WorktreeSpec
+from relay.supervision.worktree import Cleanup, WorktreeSpec
 
 ACTIONS: Mapping[str, tuple[ActionName, ...]] = {
     "on_idle": ("nudge", "gate", "done", "fail", "hold", "escalate", "run", "stop", "none"),
@@ -143,10 +143,7 @@ def _every(value: Any, spot: Spot) -> float:
 SCHEDULE_KEYS = keys_of(
     Schedule,
     {
-        "every": (
-            ValueKind('a duration like "1h30m", or seconds', _every),
-            "the time between starts",
-        ),
+        "every": (ValueKind('a duration like "1h30m", or seconds', _every), "the time between starts"),
         "cron": (checked(check_cron, "a cron expression"), "five fields, like `0 9 * * 1-5`"),
         "timezone": (
             checked(zone_of, "a time zone"),

@@ -12,7 +12,7 @@ from typing import Literal
 from relay import names
 from relay.supervision.policy import Supervision
 from relay.supervision.schedule import Schedule
-from relay.supervision.worktree_spec import WorktreeSpec
+from relay.supervision.worktree import WorktreeSpec
 
 Condition = Literal["started", "ready", "idle", "done", "exited_ok"]
 """The condition that an agent must meet before one that depends on it is started."""

@@ -24,11 +24,11 @@ from relay.settings import FILE, TABLES
 from relay.storage.files import open_regular
 from relay.supervision import schema
 from relay.supervision.agent_values import LARGEST
-from relay.supervision.dependencies import ordered
 from relay.supervision.fleet import Fleet, FleetAgent
+from relay.supervision.plan import ordered
 from relay.supervision.policy import Supervision
 from relay.supervision.values import Spot, table
-from relay.supervision.worktree_spec import WorktreeSpec
+from relay.supervision.worktree import WorktreeSpec
 from relay.toml_lines import TomlLines
 
 _DIRECT = ("task", "env", "channels", "rules", "autostart", "depends_on", "schedule")
@@ -118,32 +118,27 @@ def _check_settings(top: Spot, values: Mapping[str, Any]) -> None:
 
 def _agents(top: Spot, values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the keys of each agent, merged with those of [defaults]."""
-    tables, usual = values.get("agents", {}), values.get("defaults", {})
+    tables, shared, usual = values.get("agents", {}), values.get("defaults", {}), Supervision()
     if not isinstance(tables, dict):
         top.at("agents").wrong("agents must be tables, such as [agents.Lead].")
         tables = {}
     spots = {name: top.at("agents", name) for name in tables}
     _check_names(spots)
-    defaults = _given(usual, top.at("defaults"), spots)
+    defaults = _given(shared, top.at("defaults"), spots)
     agents = {}
     for name, spot in spots.items():
         agents[name] = _merged(name, defaults, _given(tables[name], spot, spots))
-        written = [each for each in (tables[name], usual) if isinstance(each, dict)]
+        written = [each for each in (tables[name], shared) if isinstance(each, dict)]
         if isinstance(tables[name], dict) and not any("run" in each for each in written):
             spot.wrong(f'{name} has no command. Add run, like run = "claude".')
-        _check_backoff(agents[name], spot)
+        if agents[name].get("backoff", usual.backoff) > agents[name].get("backoff_max", usual.backoff_max):
+            spot.wrong("backoff is larger than backoff_max. Make it smaller.")
     try:
         ordered({name: given.get("depends_on", {}) for name, given in agents.items()})
     except ValueError as error:
         first = str(error).partition(" ")[0]
         spots[first].at("depends_on").wrong(f"none of these can start first: {error}. Remove a dependency.")
     return agents
-
-
-def _check_backoff(given: Mapping[str, Any], spot: Spot) -> None:
-    usual = Supervision()
-    if given.get("backoff", usual.backoff) > given.get("backoff_max", usual.backoff_max):
-        spot.wrong("backoff is larger than backoff_max. Make it smaller.")
 
 
 def _check_names(spots: Mapping[str, Spot]) -> None:

@@ -69,7 +69,6 @@ class Git:
         return done.stdout.removesuffix("\n")
 
     def succeeds(self, *arguments: str) -> bool:
-        """Return True if `git ARGUMENTS` exits with 0."""
         return self._run(arguments).returncode == 0
 
     def _run(self, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
@@ -154,7 +153,14 @@ class Repository:
 
     def checkouts(self) -> list[Checkout]:
         """Return the worktrees, the main one first."""
-        return checkouts(self.git.run("worktree", "list", "--porcelain"))
+        found = []
+        for entry in self.git.run("worktree", "list", "--porcelain").split("\n\n"):
+            fields = {key: value for key, _, value in (line.partition(" ") for line in entry.split("\n"))}
+            path, branch = fields.get("worktree", ""), fields.get("branch", "").removeprefix("refs/heads/")
+            if path:
+                bare, prunable = "bare" in fields, "prunable" in fields
+                found.append(Checkout(Path(path), branch, bare, fields.get("locked"), prunable))
+        return found
 
     def checkout(self, path: Path) -> Checkout | None:
         """Return the worktree at `path`, None if there is none."""
@@ -201,7 +207,6 @@ class Repository:
                 lock.unlink()
 
     def branches(self) -> list[str]:
-        """Return the names of the local branches."""
         return self.git.run("for-each-ref", "--format=%(refname:lstrip=2)", "refs/heads").splitlines()
 
 
@@ -209,19 +214,3 @@ def is_branch(name: str) -> bool:
     """Return False for a name that no branch can have, and that would be an option or another path."""
     parts = name.split("/")
     return not name.startswith("-") and "\0" not in name and all(p and not p.startswith(".") for p in parts)
-
-
-def checkouts(listed: str) -> list[Checkout]:
-    """Return the entries in the output of `git worktree list --porcelain`."""
-    return [_checkout(part.split("\n")) for part in listed.split("\n\n") if part.strip()]
-
-
-def _checkout(lines: Sequence[str]) -> Checkout:
-    fields = {key: value for key, _, value in (line.partition(" ") for line in lines)}
-    return Checkout(
-        Path(fields.get("worktree", "")),
-        fields.get("branch", "").removeprefix("refs/heads/"),
-        "bare" in fields,
-        fields.get("locked"),
-        "prunable" in fields,
-    )

@@ -63,7 +63,6 @@ class Notebook:
             self.remove()
 
     def remove(self) -> None:
-        """Remove the notes."""
         self._last = None
         try:
             self._path.unlink(missing_ok=True)

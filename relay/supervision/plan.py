@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from typing import Literal
 
 from relay import names
 from relay.errors import UsageError
-from relay.supervision.dependencies import needed, ordered
 from relay.supervision.fleet import Condition, Fleet
 
 StepKind = Literal["start", "running", "changed", "stopped", "scheduled", "wait", "full"]
@@ -83,7 +83,7 @@ def plan(
         name: {other: each for other, each in agent.depends_on.items() if each not in reached[other]}
         for name, agent in fleet.agents.items()
     }
-    included = needed(chosen, {name: () if known[name].running else unmet[name] for name in fleet.agents})
+    included = _needed(chosen, {name: () if known[name].running else unmet[name] for name in fleet.agents})
     running = others + sum(each.running for each in known.values())
     steps = []
     for name in ordered(depends_on):
@@ -129,3 +129,34 @@ def _find(fleet: Fleet, name: str) -> str:
         known = ", ".join(fleet.agents)
         raise UsageError(f"there is no agent {name!r} in {fleet.path}. {hint}Its agents are {known}.")
     return agent.name
+
+
+def ordered(depends_on: Mapping[str, Collection[str]]) -> list[str]:
+    """Return the keys of `depends_on`, each after those it depends on, otherwise in their given order.
+
+    Raise ValueError with the text `a → b → a` if there is a cycle.
+    """
+    place = {name: number for number, name in enumerate(depends_on)}
+    sorter = TopologicalSorter(depends_on)
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        raise ValueError(" → ".join(reversed(error.args[1]))) from None
+    order: list[str] = []
+    while sorter.is_active():
+        ready = sorted(sorter.get_ready(), key=place.__getitem__)
+        order += ready
+        sorter.done(*ready)
+    return order
+
+
+def _needed(names: Collection[str], depends_on: Mapping[str, Collection[str]]) -> set[str]:
+    """Return `names` and all that they depend on, directly or indirectly."""
+    found: set[str] = set()
+    left = list(names)
+    while left:
+        name = left.pop()
+        if name not in found:
+            found.add(name)
+            left += depends_on[name]
+    return found

@@ -22,10 +22,9 @@ class Action:
     """The action for an event.
 
     match:    the class of error that this action is for (`on_error` only); "": any.
-    text:     the text that a nudge types.
-    run:      the command of `run` and `gate`, for /bin/sh. If a gate exits with 0, the agent is
-              done; otherwise the gate's output is the agent's next prompt.
-    attempts: how often the action is tried before `then`. cooldown: seconds between two tries.
+    run:      the command of `run` and `gate`. If a gate exits with 0, the agent is done; otherwise the gate's
+              output is the agent's next prompt.
+    cooldown: seconds between two tries.
     """
 
     action: ActionName
@@ -39,17 +38,10 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Supervision:
-    """The supervision of one agent. Times are in seconds; 0 means no limit for each `max_`.
+    """The supervision of one agent: the keys of relay.supervision.schema, and what follows from them.
 
-    success_exit_codes: exit codes that are not failures.
-    max_restarts:       restarts within restart_window before the agent counts as failed.
-    backoff:            the wait before the first restart; doubled each time up to backoff_max, with jitter.
-    stable_after:       running this long and finishing a turn resets the restart count.
-    start_timeout:      the time to the first *ready*; a dialog stops the clock.
-    account:            agents of one account share its limits and logins.
-    idle_grace:         how long an agent with a task may be idle before on_idle.
-    max_unattended_turns: turns without user input, after which the agent is held.
-    max_cost:           US dollars. max_tokens: tokens of all kinds. max_runtime: seconds.
+    Times are in seconds; 0 means no limit for each `max_`.
+
     prompt: the first prompt of a new conversation; "": none.
     fresh:  the command that starts a new conversation, if this run resumes an earlier one; (): it does not.
     fleet, digest: the fleet file that defines the agent, and a digest of its table there; "": none.

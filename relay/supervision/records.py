@@ -88,11 +88,9 @@ class Records:
         self._folder = home.state / "agents"
 
     def path(self, team: str, name: str) -> Path:
-        """Return the path of an agent's record."""
         return self._folder / key(team) / f"{key(name)}.json"
 
     def get(self, team: str, name: str) -> AgentRecord | None:
-        """Return the record of an agent; None if there is none, or it cannot be read."""
         return _read(self.path(team, name))
 
     def all(self, team: str | None = None) -> list[AgentRecord]:
@@ -117,7 +115,7 @@ class Records:
         return made[0]
 
     def forget(self, team: str, name: str) -> None:
-        """Remove an agent's record. Raise HomeError if that fails."""
+        """Raise HomeError if the record cannot be removed."""
         try:
             self.path(team, name).unlink(missing_ok=True)
         except OSError as error:

@@ -24,11 +24,10 @@ _DURATION = re.compile(r"(?:[0-9]{1,9}[smhd])+")
 class Schedule:
     """The times at which an agent starts; exactly one of `every` and `cron` is set.
 
-    every:    seconds from one start to the next; 0: not set.
-    cron:     five fields, as crontab(5) has them; "": not set.
-    timezone: the IANA name of the zone of `cron`; "": the system's.
+    every:    seconds from one start to the next.
+    cron:     as in crontab(5). timezone: its zone, an IANA name; "": the system's.
     overlap:  skip: a start that is due while the agent is still running is skipped.
-    catch_up: True: a missed start, as while the machine was off, is made up for, once.
+    catch_up: a missed start, as while the machine was off, is made up for, once.
     """
 
     every: float = 0.0

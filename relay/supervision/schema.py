@@ -66,19 +66,13 @@ _BEFORE = {
 SUPERVISION_KEYS = keys_of(
     Supervision,
     {
-        "restart": (
-            choice(get_args(Restart)),
-            "when to restart it; agents also quit on purpose",
-        ),
+        "restart": (choice(get_args(Restart)), "when to restart it; agents also quit on purpose"),
         "success_exit_codes": (EXIT_CODES, "exit codes that are not failures"),
         "max_restarts": (whole(), "restarts allowed within `restart_window`; one more exit means failure"),
         "restart_window": (number("seconds", least=1), "the period in which restarts count"),
         "backoff": (number("seconds"), "the wait before the first restart; doubled each time, with jitter"),
         "backoff_max": (number("seconds"), "the longest wait before a restart"),
-        "stable_after": (
-            number("seconds"),
-            "the restart count resets after this time and a finished turn",
-        ),
+        "stable_after": (number("seconds"), "the restart count resets after this time and a finished turn"),
         "start_timeout": (
             number("seconds", least=1),
             "the time allowed until it is first ready; a dialog stops the clock",
@@ -88,14 +82,8 @@ SUPERVISION_KEYS = keys_of(
             "a restarted agent continues its conversation; `require`: otherwise it is held",
         ),
         "account": (TEXT, "the account for limits and logins; agents of one account share them"),
-        "idle_grace": (
-            number("seconds"),
-            "how long an agent with a task may be idle before `on_idle`",
-        ),
-        "max_unattended_turns": (
-            whole(),
-            "turns without your input; then it is held",
-        ),
+        "idle_grace": (number("seconds"), "how long an agent with a task may be idle before `on_idle`"),
+        "max_unattended_turns": (whole(), "turns without your input; then it is held"),
         "max_cost": (number("US dollars"), "the cost allowed; then it is held"),
         "max_tokens": (whole(most=10**15), "tokens of all kinds; then it is held"),
         "max_runtime": (number("seconds"), "how long it may run; then it is held"),

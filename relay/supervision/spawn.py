@@ -81,13 +81,7 @@ def permit(fleet: Fleet, request: SpawnRequest, facts: SpawnFacts) -> FleetAgent
     supervision = replace(
         like.supervision, prompt=request.task, parent=spawner.name, model=model.name, spawns=False
     )
-    return replace(
-        like,
-        name=request.name,
-        cwd=Path(spawner.cwd),
-        task=request.task,
-        supervision=supervision,
-    )
+    return replace(like, name=request.name, cwd=Path(spawner.cwd), task=request.task, supervision=supervision)
 
 
 def _check_name(fleet: Fleet, name: str, facts: SpawnFacts) -> None:
@@ -124,7 +118,9 @@ def _model(fleet: Fleet, command: str) -> FleetAgent:
     """Return the agent of the file that `command` means: by its name, or else by its program."""
     if (named := fleet.find(command)) is not None:
         return named
-    matches = [agent for agent in fleet.agents.values() if command in _program_names(agent)]
+    matches = [
+        agent for agent in fleet.agents.values() if command in {agent.command[0], Path(agent.command[0]).name}
+    ]
     if matches and all(_likeness(each) == _likeness(matches[0]) for each in matches):
         return matches[0]
     shown = one_line(command, 40)
@@ -154,8 +150,3 @@ def _likeness(agent: FleetAgent) -> FleetAgent:
         worktree=None,
         supervision=supervision,
     )
-
-
-def _program_names(agent: FleetAgent) -> set[str]:
-    program = agent.command[0]
-    return {program, Path(program).name}

@@ -29,42 +29,36 @@ class StartOutcome:
 
     @property
     def ok(self) -> bool:
-        """True if the agent is running."""
         return self.code == 0
 
 
-@dataclass(frozen=True, slots=True)
-class StartOrder:
-    """An agent to start.
+def start(
+    name: str,
+    team: str,
+    command: Sequence[str],
+    cwd: Path,
+    supervision: Supervision,
+    env: Mapping[str, str],
+    options: Sequence[str] = (),
+) -> StartOutcome:
+    """Start the agent, and return once it can receive messages, or has ended.
 
     env: added to this process's environment. options: further options for `relay wrap`.
     """
-
-    name: str
-    team: str
-    command: Sequence[str]
-    cwd: Path
-    supervision: Supervision
-    env: Mapping[str, str]
-    options: Sequence[str] = ()
-
-
-def start(order: StartOrder) -> StartOutcome:
-    """Start the agent, and return once it can receive messages, or has ended."""
-    argv = [sys.executable, "-P", "-m", "relay", "wrap", "-d", "-n", order.name, "-t", order.team, "--stdin"]
-    words = ["--supervision", json.dumps(order.supervision.to_json()), *order.options, "--", *order.command]
+    argv = [sys.executable, "-P", "-m", "relay", "wrap", "-d", "-n", name, "-t", team, "--stdin"]
+    words = ["--supervision", json.dumps(supervision.to_json()), *options, "--", *command]
     try:
         done = subprocess.run(
             argv,
-            cwd=order.cwd,
-            env={**without_markers(os.environ), **order.env},
+            cwd=cwd,
+            env={**without_markers(os.environ), **env},
             input=json.dumps(words).encode(),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             check=False,
         )
     except OSError as error:
-        return StartOutcome(1, f"{order.cwd}: {error.strerror}.")
+        return StartOutcome(1, f"{cwd}: {error.strerror}.")
     lines = done.stderr.decode("utf-8", "replace").splitlines()
     said = [line.removeprefix(_PREFIX) for line in lines if line.strip()]
     return StartOutcome(done.returncode, " ".join(said))

@@ -1,8 +1,8 @@
-"""The states of a supervised agent, and the transitions between them.
+"""The states of a supervised agent.
 
-off → queued → preparing → starting → up → stopping → off
-                               ↓      ↓
-        done | failed | held | backoff | waiting → starting
+off → queued → starting → up → off
+                   ↓      ↓
+   done | failed | held | backoff | waiting → starting
 """
 
 from __future__ import annotations
@@ -15,10 +15,8 @@ class Phase(StrEnum):
 
     OFF = "off"  # not running, and not supposed to
     QUEUED = "queued"  # waiting for another agent, or for room under max_running
-    PREPARING = "preparing"  # its worktree is being set up
     STARTING = "starting"  # not ready yet
     UP = "up"
-    STOPPING = "stopping"  # asked to end
     BACKOFF = "backoff"  # failed; will be restarted after a pause
     WAITING = "waiting"  # waiting until a known time for a limit, or a failure that passes with time
     HELD = "held"  # waiting for the user, or for the cause to go away
@@ -31,31 +29,6 @@ PAUSED = frozenset({Phase.BACKOFF, Phase.WAITING, Phase.HELD})
 
 ENDED = frozenset({Phase.OFF, Phase.DONE, Phase.FAILED})
 """The states of an agent that has ended together with its session."""
-
-_STARTS = frozenset({Phase.QUEUED, Phase.PREPARING, Phase.STARTING, Phase.OFF})
-_EXITS = frozenset({Phase.BACKOFF, Phase.WAITING, Phase.HELD, Phase.DONE, Phase.FAILED, Phase.OFF})
-
-TRANSITIONS: dict[Phase, frozenset[Phase]] = {
-    Phase.OFF: _STARTS,
-    Phase.QUEUED: _STARTS | {Phase.FAILED, Phase.HELD},
-    Phase.PREPARING: frozenset({Phase.STARTING, Phase.HELD, Phase.FAILED, Phase.OFF}),
-    Phase.STARTING: _EXITS | {Phase.UP, Phase.STOPPING, Phase.STARTING},
-    Phase.UP: _EXITS | {Phase.STOPPING, Phase.STARTING},
-    Phase.STOPPING: frozenset({Phase.OFF, Phase.STARTING}),
-    Phase.BACKOFF: frozenset({Phase.STARTING, Phase.OFF, Phase.FAILED, Phase.DONE}),
-    Phase.WAITING: _EXITS | {Phase.UP, Phase.STARTING, Phase.STOPPING},
-    Phase.HELD: _STARTS | {Phase.UP, Phase.STOPPING, Phase.DONE, Phase.FAILED, Phase.BACKOFF},
-    Phase.DONE: _STARTS,
-    Phase.FAILED: _STARTS,
-}
-"""The states that may follow each state."""
-
-
-def check(before: Phase, after: Phase) -> Phase:
-    """Return `after`. Raise ValueError if it may not follow `before`; staying is always allowed."""
-    if after is not before and after not in TRANSITIONS[before]:
-        raise ValueError(f"an agent that is {before} cannot become {after}")
-    return after
 
 
 def in_words(state: str) -> str:

@@ -12,22 +12,17 @@ import json
 import os
 import pwd
 import re
-import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
 from relay.errors import ServiceError
 from relay.home import xdg
-from relay.storage.files import write_private
-from relay.supervision.boot_service import BootService, InstalledService, ServiceState, installed_in
+from relay.supervision.boot_service import BootService, InstalledService, ServiceManager, ServiceState
 from relay.text import one_line
-
-PREFIX, SUFFIX = "relay-", ".service"
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./=:@,+-]+")
 _TARGET = "default.target"
-_SYSTEMCTL_TIMEOUT = 60  # seconds to wait for systemctl
 _LINGER = Path("/var/lib/systemd/linger")  # a file for each user that lingers (systemd-logind)
 _LAST = ("UnitFileState", "ActiveState", "Result", "ExecMainStatus", "ExecMainExitTimestamp")
 
@@ -63,9 +58,14 @@ def unit_text(service: BootService) -> str:
     if not _PLAIN.fullmatch(command[0]):
         # systemd allows quotes in a program's arguments, but not in its path.
         command = ("/usr/bin/env", *command)
+    # systemd does not unquote WorkingDirectory=. It strips trailing blanks, and continues a line after a
+    # backslash; it removes the final slash.
+    directory = str(service.fleet.parent).replace("%", "%%")
+    if directory.endswith("\\") or directory[-1:].isspace():
+        directory += "/"
     return _UNIT.format(
         team=service.team,
-        directory=_directory(service.fleet.parent),
+        directory=directory,
         environment="\n".join(f"Environment={quoted(each)}" for each in variables),
         command=" ".join(quoted(word).replace("$", "$$") for word in command),
         target=_TARGET,
@@ -85,44 +85,20 @@ def quoted(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def _directory(path: Path) -> str:
-    """Return `path` for WorkingDirectory=, which systemd does not unquote."""
-    text = str(path).replace("%", "%%")
-    # systemd strips trailing blanks, and continues a line after a backslash; it removes the final slash.
-    return f"{text}/" if text.endswith("\\") or text[-1:].isspace() else text
+class SystemdUser(ServiceManager):
+    """The user's systemd instance."""
 
-
-def _own(content: bytes) -> tuple[str, str]:
-    """Return the fleet file and the program in relay's own unit. Raise ValueError for any other unit."""
-    own = content.decode().partition("\n[X-Relay]\n")[2]
-    fleet, program = (str(json.loads(line.partition("=")[2])) for line in own.splitlines()[:2])
-    return fleet, program
-
-
-class SystemdUser:
-    """The user's systemd instance. env: the environment for finding and running its programs."""
+    prefix, suffix = "relay-", ".service"
 
     def __init__(self, env: Mapping[str, str]) -> None:
-        self._env = {**env, "LC_ALL": "C.UTF-8"}
         user = env.get("HOME") or str(Path("~").expanduser())
-        self._folder = Path(xdg(env, "XDG_CONFIG_HOME") or Path(user, ".config"), "systemd", "user")
+        config = xdg(env, "XDG_CONFIG_HOME") or Path(user, ".config")
+        super().__init__({**env, "LC_ALL": "C.UTF-8"}, Path(config, "systemd", "user"))
 
     def check(self) -> None:
-        """Raise ServiceError if no systemd manages the user's services here."""
         self._call("show", "--property=Version")
 
-    def path(self, name: str) -> Path:
-        return self._folder / f"{PREFIX}{name}{SUFFIX}"
-
-    def installed(self) -> list[InstalledService]:
-        """Return the services that relay has installed, sorted by name; skip units that it did not write."""
-        return installed_in(self._folder, PREFIX, SUFFIX, _own)
-
     def install(self, service: BootService) -> None:
-        """Write and enable the unit, replacing one of the same name.
-
-        Raise ServiceError if that fails; nothing has changed then.
-        """
         path = self.path(service.name)
         before = path.read_text("utf-8") if path.exists() else None
         self._write(path, unit_text(service))
@@ -134,27 +110,20 @@ class SystemdUser:
                 path.unlink(missing_ok=True)
             else:
                 self._write(path, before)
-            self._run("daemon-reload")
+            self._systemctl("daemon-reload")
             raise
 
     def remove(self, service: InstalledService) -> None:
-        """Disable, unload and delete the unit; agents keep running. Raise ServiceError if that fails."""
         unit = service.path.name
-        self._run("disable", unit)
-        self._run("stop", unit)  # ends no agent (KillMode=process)
-        try:
-            (self._folder / f"{_TARGET}.wants" / unit).unlink(missing_ok=True)  # in case no manager answered
-            service.path.unlink(missing_ok=True)
-        except OSError as error:
-            raise ServiceError(
-                f"cannot delete {service.path}: {error.strerror}. Delete it yourself."
-            ) from None
-        self._run("daemon-reload")
-        self._run("reset-failed", unit)
+        self._systemctl("disable", unit)
+        self._systemctl("stop", unit)  # ends no agent (KillMode=process)
+        self._delete(self._folder / f"{_TARGET}.wants" / unit)  # in case no manager answered
+        self._delete(service.path)
+        self._systemctl("daemon-reload")
+        self._systemctl("reset-failed", unit)
 
     def state(self, service: InstalledService) -> ServiceState:
-        """Return the state that systemd reports for the unit."""
-        done = self._run("show", service.path.name, f"--property={','.join(_LAST)}")
+        done = self._systemctl("show", service.path.name, f"--property={','.join(_LAST)}")
         if done is None or done.returncode:
             return ServiceState(None, f"not known: {_said(done)}")
         told = dict(line.partition("=")[::2] for line in done.stdout.splitlines())
@@ -169,8 +138,7 @@ class SystemdUser:
         return ServiceState(enabled == "enabled", f"failed: {why}", failed=True, at=at)
 
     def lingering(self) -> bool | None:
-        """Return True if the user's units run from boot, without a login; None: unknown."""
-        done = self._run("show-user", str(os.getuid()), "--property=Linger", "--value", program="loginctl")
+        done = self._run("loginctl", "show-user", str(os.getuid()), "--property=Linger", "--value")
         if done is not None and done.stdout.strip() in {"yes", "no"}:
             return done.stdout.strip() == "yes"
         if done is None or "not logged in or lingering" not in done.stderr:
@@ -178,11 +146,9 @@ class SystemdUser:
         return False
 
     def log(self, service: InstalledService) -> str:
-        """Return the command that shows the unit's output."""
         return f"journalctl --user -u {service.path.name}"
 
     def when(self) -> str:
-        """Return sentences for the user: when the units run, and how to have them run at boot."""
         user = pwd.getpwuid(os.getuid()).pw_name
         match self.lingering():
             case True:
@@ -197,40 +163,19 @@ class SystemdUser:
             f"when you have logged out everywhere. Turn it on with `loginctl enable-linger {user}`."
         )
 
+    def _own(self, content: bytes) -> tuple[str, str]:
+        own = content.decode().partition("\n[X-Relay]\n")[2]
+        fleet, program = (str(json.loads(line.partition("=")[2])) for line in own.splitlines()[:2])
+        return fleet, program
+
+    def _systemctl(self, *arguments: str) -> subprocess.CompletedProcess[str] | None:
+        return self._run("systemctl", "--user", *arguments)
+
     def _call(self, *arguments: str) -> None:
         """Run systemctl. Raise ServiceError if it fails."""
-        done = self._run(*arguments)
+        done = self._systemctl(*arguments)
         if done is None or done.returncode:
             raise ServiceError(f"`systemctl --user {arguments[0]}` failed: {_said(done)}.")
-
-    def _run(self, *arguments: str, program: str = "systemctl") -> subprocess.CompletedProcess[str] | None:
-        """Run one of systemd's programs and return the result; None if it is missing, or hangs."""
-        found = shutil.which(program, path=self._env.get("PATH"))
-        if found is None:
-            return None
-        own = ["--user"] if program == "systemctl" else []
-        try:
-            return subprocess.run(
-                [found, *own, *arguments],
-                env=self._env,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                encoding="utf-8",
-                errors="replace",
-                timeout=_SYSTEMCTL_TIMEOUT,
-                check=False,
-            )
-        except (OSError, subprocess.TimeoutExpired):
-            return None
-
-    @staticmethod
-    def _write(path: Path, text: str) -> None:
-        try:
-            write_private(path, text)
-        except OSError as error:
-            raise ServiceError(
-                f"cannot write {path}: {error.strerror}. Make it writable, then try again."
-            ) from None
 
 
 def _said(done: subprocess.CompletedProcess[str] | None) -> str:

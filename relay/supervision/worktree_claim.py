@@ -117,7 +117,6 @@ class Claims:
         return _read(self._file(path, "json"))
 
     def all(self) -> list[WorktreeClaim]:
-        """Return all claims, in no particular order."""
         return [claim for path in self._folder.glob("*.json") if (claim := _read(path)) is not None]
 
     def note(self, claim: WorktreeClaim) -> WorktreeClaim:
@@ -130,7 +129,6 @@ class Claims:
         return claim
 
     def remove(self, path: Path) -> None:
-        """Forget the claim on the worktree at `path`."""
         self._file(path, "json").unlink(missing_ok=True)
 
     def _file(self, path: Path, suffix: str) -> Path:

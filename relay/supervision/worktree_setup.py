@@ -1,14 +1,20 @@
-"""The setup of a worktree: commands for /bin/sh, with their output in a log file."""
+"""The contents that git does not give a new worktree: copies of files or links to them, and a setup.
+
+The setup is commands for /bin/sh, with their output in a log file.
+"""
 
 from __future__ import annotations
 
+import filecmp
 import os
+import secrets
+import shutil
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from relay.errors import SetupFailed, WorktreeError
 from relay.home import private_directory
@@ -30,7 +36,110 @@ _TAIL_BYTES = 8192
 _COMMAND_POLL_EVERY = 0.05  # seconds between two polls of a running command
 _MERCY = 2.0  # seconds between SIGTERM and SIGKILL
 
+Progress = Callable[[str], None]
 Started = Callable[[int, str], None]
+
+
+def fill(source: Path, worktree: Path, copy: Sequence[str], link: Sequence[str], progress: Progress) -> None:
+    """Copy and link the files that `copy` and `link` name from `source`; keep those that exist already.
+
+    Raise WorktreeError for a path that leads out of either worktree, or does not exist.
+    """
+    for name in copy:
+        _place(source, worktree, name, "copy", progress)
+    for name in link:
+        _place(source, worktree, name, "link", progress)
+
+
+def is_ours(source: Path, worktree: Path, name: str) -> bool:
+    """Return True if `name` in the worktree is the link to `source` that `fill` makes."""
+    path = worktree / name
+    return path.is_symlink() and path.readlink() == source / name
+
+
+def changed(source: Path, worktree: Path, copy: Sequence[str]) -> list[str]:
+    """Return the copied paths that now differ between the two."""
+    return [name for name in copy if not _equal(source / name, worktree / name)]
+
+
+def _refusal(name: str) -> str | None:
+    """Return why `name` cannot be copied or linked, None if its form allows it."""
+    path = PurePath(name)
+    if not path.parts:
+        return "it is empty"
+    if path.is_absolute() or name.startswith("~"):
+        return "it is not relative to the repository"
+    if ".." in path.parts:
+        return "it leaves the repository with '..'"
+    if path.parts[0].casefold() == ".git":
+        return "it is git's own"
+    return None
+
+
+def _place(source: Path, worktree: Path, name: str, key: str, progress: Progress) -> None:
+    if why := _refusal(name):
+        raise WorktreeError(f"{name!r} in {key!r} of the worktree: {why}. Name a path inside the repository.")
+    old, new = source / name, worktree / name
+    if os.path.lexists(new):
+        progress(f"kept the existing {name}")
+        return
+    if not _inside(old, source):
+        raise WorktreeError(
+            f"{name!r} in {key!r} of the worktree is a link to outside {source}. Name a path inside the "
+            "repository, or create the link in `setup`."
+        )
+    if not old.exists():
+        raise WorktreeError(f"there is no {name} in {source} to {key}. Create it, or remove it from {key!r}.")
+    if worktree.is_relative_to(old):
+        raise WorktreeError(f"{name!r} in {key!r} of the worktree contains the worktree itself. Remove it.")
+    if not _inside(new.parent, worktree):
+        raise WorktreeError(
+            f"{name!r} in {key!r} of the worktree: a link in {worktree} leads outside. Remove it."
+        )
+    try:
+        new.parent.mkdir(parents=True, exist_ok=True)
+        if key == "link":
+            new.symlink_to(old)
+        else:
+            _copy(old, new)
+    except OSError as error:
+        reason = error.strerror or error
+        if isinstance(error, shutil.Error) and error.args and isinstance(error.args[0], list):
+            reason = error.args[0][0][2]
+        raise WorktreeError(f"cannot {key} {old} to {new}: {reason}.") from None
+    progress(f"{'linked' if key == 'link' else 'copied'} {name}")
+
+
+def _inside(path: Path, folder: Path) -> bool:
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
+
+
+def _copy(old: Path, new: Path) -> None:
+    """Copy a file or a folder atomically. Links in a folder stay links."""
+    part = new.with_name(f".{new.name}.{secrets.token_hex(4)}.part")
+    try:
+        if old.is_dir():
+            shutil.copytree(old, part, symlinks=True)
+        else:
+            shutil.copy2(old, part)
+        part.rename(new)
+    except BaseException:
+        if part.is_dir():
+            shutil.rmtree(part, ignore_errors=True)
+        else:
+            part.unlink(missing_ok=True)
+        raise
+
+
+def _equal(one: Path, other: Path) -> bool:
+    if one.is_symlink() or other.is_symlink():
+        return one.is_symlink() and other.is_symlink() and one.readlink() == other.readlink()
+    if one.is_dir() and other.is_dir():
+        names = {each.name for folder in (one, other) for each in folder.iterdir()}
+        return all(_equal(one / name, other / name) for name in names)
+    if one.is_file() and other.is_file():
+        return filecmp.cmp(one, other, shallow=False)
+    return not (other.exists() or other.is_symlink())  # a file that the agent has removed is not work
 
 
 def run(
@@ -40,18 +149,17 @@ def run(
     log: Path,
     *,
     limit: float,
-    progress: Callable[[str], None] = lambda line: None,
+    progress: Progress = lambda line: None,
     started: Started = lambda pid, start: None,
-    cancelled: Callable[[], bool] = lambda: False,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
     """Run `commands` in `directory` in order until one fails, each for at most `limit` seconds.
 
     Their output goes to `log` (0600) and, line by line, to `progress`; if it is longer than LIMIT, its middle
     is dropped. Each command is a separate process group, which is ended as a whole if the command takes too
-    long, fails, or `cancelled` becomes true.
+    long or fails, and at an exception such as KeyboardInterrupt.
     started: called with each process id and its start time (`start_of`).
-    Raise SetupFailed if a command fails; WorktreeError if cancelled, or if the log cannot be written.
+    Raise SetupFailed if a command fails, and WorktreeError if the log cannot be written.
     """
     try:
         private_directory(log.parent)
@@ -69,9 +177,12 @@ def run(
             os.write(file, f"$ {command}\n".encode("utf-8", "surrogateescape"))
             begin = os.fstat(file).st_size
             running = _Command(command, directory, env, file, output, progress)
-            code = running.run(limit, started, cancelled, clock)
+            code = running.run(limit, started, clock)
             if code != 0:
-                raise _failed(command, code, _last_lines(file, begin), log, limit)
+                size = os.fstat(file).st_size
+                end = os.pread(file, _TAIL_BYTES, max(begin, size - _TAIL_BYTES)).decode("utf-8", "replace")
+                lines = tuple(visible(line) for line in end.split("\n") if line.strip())[-TAIL:]
+                raise _failed(command, code, lines, log, limit)
     finally:
         os.close(file)
         os.close(output)
@@ -81,13 +192,7 @@ class _Command:
     """One running command. log: the descriptor of its log. output: another one of it, with its own offset."""
 
     def __init__(
-        self,
-        command: str,
-        directory: Path,
-        env: Mapping[str, str],
-        log: int,
-        output: int,
-        progress: Callable[[str], None],
+        self, command: str, directory: Path, env: Mapping[str, str], log: int, output: int, progress: Progress
     ) -> None:
         self._log = log
         self._begin = self._read = os.fstat(log).st_size
@@ -104,13 +209,7 @@ class _Command:
             start_new_session=True,
         )
 
-    def run(
-        self,
-        limit: float,
-        started: Started,
-        cancelled: Callable[[], bool],
-        clock: Callable[[], float],
-    ) -> int | None:
+    def run(self, limit: float, started: Started, clock: Callable[[], float]) -> int | None:
         """Wait for the command. Return its exit code, 128+N for signal N; None if it took too long."""
         deadline = clock() + limit
         pid = self._process.pid
@@ -120,8 +219,6 @@ class _Command:
             while (code := self._wait(0 if behind else _COMMAND_POLL_EVERY)) is None and clock() < deadline:
                 self._shorten()
                 behind = self._tell()
-                if cancelled():
-                    raise WorktreeError("the setup of the worktree was cancelled.")
         except BaseException:  # including the user's Ctrl-C
             self._end()
             raise
@@ -230,12 +327,6 @@ def start_of(pid: int) -> str:
     )
     state, _, start = done.stdout.strip().partition(" ")
     return "" if state.startswith("Z") else start.strip()
-
-
-def _last_lines(log: int, begin: int) -> tuple[str, ...]:
-    size = os.fstat(log).st_size
-    data = os.pread(log, _TAIL_BYTES, max(begin, size - _TAIL_BYTES)).decode("utf-8", "replace")
-    return tuple(visible(line) for line in data.split("\n") if line.strip())[-TAIL:]
 
 
 def _failed(command: str, code: int | None, lines: tuple[str, ...], log: Path, limit: float) -> SetupFailed:

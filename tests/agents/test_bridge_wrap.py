@@ -18,7 +18,7 @@ from agents.hooked import Claude, Json
 from relay import data
 from relay.agents.hook_setup import call
 from relay.home import Home
-from relay.session import launch
+from relay.session.bridge import bridged
 from relay.session.options import Options
 from session.fake_agent import project, ps
 from support import Relay, wait_until
@@ -273,7 +273,7 @@ def test_an_internal_error_does_not_keep_the_agent_from_starting(
     monkeypatch.setattr("relay.agents.hook_setup.bridge", fail)
     place = Home.from_env({"RELAY_HOME": str(home)}).ensure()
     directory, socket = str(home / "bridge"), str(home / "ann.sock")
-    command, env, about = launch.bridged(Options(["claude"]), {"A": "1"}, place, directory, socket)
+    command, env, about = bridged(Options(["claude"]), {"A": "1"}, place, directory, socket)
     assert (command, env, about["bridge"]) == (["claude"], {"A": "1"}, "")
     assert "ZeroDivisionError: by us" in about["bridge_note"]
     assert "in fail" in (home / "state" / "session.log").read_text()

@@ -15,7 +15,8 @@ import pytest
 from forkserver import shell_command
 from relay.cli.command_line import FILES, NAMES, NOTHING, PROGRAMS, levels
 from relay.cli.main import COMMANDS
-from relay.control.name_claim import claim, claimed_names
+from relay.control.claiming import claim
+from relay.control.name_claim import claimed_names
 from relay.errors import HomeError
 from relay.home import Home
 from relay.storage import locks

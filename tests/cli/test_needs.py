@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from relay.cli.agent_state import COLOURS
 from relay.cli.main import dispatch
-from relay.cli.ps import COLOURS, _row
+from relay.cli.ps import _row
 from relay.cli.watch import frame
 from relay.columns import width
 from relay.control.needs import Need, by_urgency, need

@@ -13,7 +13,7 @@ import pytest
 from ledgers import post
 from relay.cli import obstacle, send
 from relay.cli.main import dispatch
-from relay.control.name_claim import claim
+from relay.control.claiming import claim
 from relay.home import Home
 from relay.message import State
 from relay.messaging.ledger import Ledger

@@ -17,7 +17,8 @@ import pytest
 from relay.cli import stop
 from relay.cli.main import dispatch
 from relay.control import sessions
-from relay.control.name_claim import Claim, claim
+from relay.control.claiming import claim
+from relay.control.name_claim import Claim
 from relay.errors import NoSuchSession, SessionUnresponsive
 from relay.home import Home
 from support import Relay

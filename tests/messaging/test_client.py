@@ -9,7 +9,7 @@ import pytest
 from clients import Agent, register, running
 
 from ledgers import counted, in_ledger, locked, post
-from relay.control.name_claim import claim
+from relay.control.claiming import claim
 from relay.home import Home
 from relay.message import State
 from relay.messaging import client, ledger, outgoing

@@ -17,7 +17,7 @@ from clients import Agent, abroad, running, send_as_user
 
 from ledgers import in_ledger, post
 from relay import names
-from relay.control.name_claim import claim
+from relay.control.claiming import claim
 from relay.errors import NameInUse
 from relay.home import Home
 from relay.message import Message, State

@@ -17,7 +17,7 @@ import forkserver
 from relay.__main__ import main
 from relay.cli import reload, stop
 from relay.control.sessions import call
-from relay.session.launch import LARGE_LOG
+from relay.session.log import LARGE_LOG
 from session.fake_agent import FakeAgent, ps
 from session.test_session_replaced import entry
 from support import PATIENCE, Relay, session_patch, wait_until

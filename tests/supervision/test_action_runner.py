@@ -32,8 +32,9 @@ from relay.supervision.events import (
 )
 from relay.supervision.policy import Action, Supervision
 from relay.supervision.restart import RESET_MARGIN
-from relay.supervision.states import TRANSITIONS, Phase, check
+from relay.supervision.states import Phase
 from relay.terminal.events import AgentExited
+from supervision.phases import TRANSITIONS, check
 from supervision.world import World
 
 IDLE = Incident("idle")

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 import debian
 from relay.errors import ServiceError
 from relay.supervision.boot_service import BootService, boot_service, choose_name
-from relay.supervision.crontab import reboot_line
 from relay.supervision.launchd import LaunchdUser, job
 from relay.supervision.systemd import SystemdUser, unit_text
 
@@ -141,7 +140,7 @@ def test_launchd_reads_any_path(folder: str, entry: str) -> None:
 def test_cron_reads_any_path(folder: str, entry: str) -> None:
     """cron removes the backslash before `%`, and passes the rest to sh."""
     own = service(Path("/src", folder), {"PATH": f"/usr/bin:/{entry}"})
-    at, _, line = reboot_line(own).partition(" ")
+    at, _, line = own.crontab_line().partition(" ")
     assert at == "@reboot"
     assert line.count("%") == line.count(r"\%")
     passed_to_sh = shlex.split(line.replace(r"\%", "%"))

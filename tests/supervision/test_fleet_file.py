@@ -15,7 +15,7 @@ from relay.supervision.fleet import Fleet, FleetAgent
 from relay.supervision.fleet_file import parse
 from relay.supervision.policy import Action, Supervision
 from relay.supervision.schedule import Schedule
-from relay.supervision.worktree_spec import WorktreeSpec
+from relay.supervision.worktree import WorktreeSpec
 from supervision.fleets import LEAD, lead, mistakes, read
 
 

@@ -6,7 +6,8 @@ import itertools
 
 import pytest
 
-from relay.supervision.states import ENDED, PAUSED, TRANSITIONS, Phase, check
+from relay.supervision.states import ENDED, PAUSED, Phase
+from supervision.phases import TRANSITIONS, check
 
 
 def test_only_the_transitions_in_the_table_are_allowed(subtests: pytest.Subtests) -> None:

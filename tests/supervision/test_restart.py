@@ -20,7 +20,8 @@ from relay.supervision.restart import (
     describe,
     span,
 )
-from relay.supervision.states import PAUSED, TRANSITIONS, Phase
+from relay.supervision.states import PAUSED, Phase
+from supervision.phases import TRANSITIONS
 
 NOW = 1_000_000.0
 POLICY = Supervision(restart="on-failure")

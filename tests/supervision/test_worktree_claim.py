@@ -16,7 +16,7 @@ import pytest
 from relay import names
 from relay.errors import WorktreeError
 from relay.home import Home
-from relay.supervision import worktree_making, worktree_setup
+from relay.supervision import worktree, worktree_setup
 from relay.supervision.worktree import WorktreeSpec
 from relay.supervision.worktree_claim import Claims
 from supervision.repositories import needs_git
@@ -26,7 +26,7 @@ pytestmark = needs_git
 
 
 def test_a_worktree_of_a_running_agent_is_in_use(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worktree_making, "ENDING", 0.0)
+    monkeypatch.setattr(worktree, "ENDING", 0.0)
     spec = WorktreeSpec(path="../shared", branch="shared")
     rig.prepare("Alice", spec, lasting=False)
     with rig.running("Alice"), pytest.raises(WorktreeError, match=r"in use by Alice.*relay stop Alice"):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from relay.supervision.worktree import CleanedUp, WorktreeSpec, clean_up
+from relay.supervision.worktree import AgentWorktree, CleanedUp, WorktreeSpec
 from supervision.repositories import needs_git
 from supervision.worktrees import Rig
 
@@ -127,7 +127,7 @@ def test_a_worktree_in_use_is_kept(rig: Rig) -> None:
 def test_merged_does_not_mean_merged_into_itself(rig: Rig) -> None:
     worktree = rig.prepare()
     committed(rig, worktree.path)
-    result = clean_up(
+    worktree_again = AgentWorktree(
         WorktreeSpec(cleanup="merged"),
         "Alice",
         team="web",
@@ -135,7 +135,7 @@ def test_merged_does_not_mean_merged_into_itself(rig: Rig) -> None:
         directory=worktree.path,  # the directory of an agent's session
         env=rig.repo.env,
     )
-    assert "not all in HEAD" in result.kept
+    assert "not all in HEAD" in worktree_again.clean_up().kept
 
 
 def test_only_the_agents_own_worktree_is_removed_and_only_if_cleanup_is_on(rig: Rig) -> None:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from relay.home import Home
-from relay.supervision.worktree import CleanedUp, Worktree, WorktreeSpec, clean_up, prepare
+from relay.supervision.worktree import AgentWorktree, CleanedUp, Worktree, WorktreeSpec
 from supervision.repositories import Repo
 
 
@@ -34,19 +34,19 @@ class Rig:
         home: Home | None = None,
         **env: str,
     ) -> Worktree:
-        return prepare(
+        worktree = AgentWorktree(
             spec or WorktreeSpec(),
             agent,
             team="web",
             home=home or self.home,
             directory=at or self.repo.path,
             env={**self.repo.env, **env},
-            lasting=lasting,
             progress=self.lines.append,
         )
+        return worktree.prepare(lasting=lasting)
 
     def clean_up(self, spec: WorktreeSpec | None = None, agent: str = "Alice") -> CleanedUp:
-        return clean_up(
+        worktree = AgentWorktree(
             spec or WorktreeSpec(cleanup="merged"),
             agent,
             team="web",
@@ -54,6 +54,7 @@ class Rig:
             directory=self.repo.path,
             env=self.repo.env,
         )
+        return worktree.clean_up()
 
     @contextmanager
     def running(self, agent: str, pid: int | None = None) -> Iterator[None]:
@@ -70,10 +71,10 @@ class Rig:
         code = (
             "import sys; from pathlib import Path\n"
             "from relay.home import Home\n"
-            "from relay.supervision.worktree import WorktreeSpec, prepare\n"
+            "from relay.supervision.worktree import AgentWorktree, WorktreeSpec\n"
             "home = Home(*sys.argv[1:4])\n"
-            f"found = prepare(WorktreeSpec({spec}), {agent!r}, team='web', home=home, "
-            "directory=Path(sys.argv[4]), progress=lambda line: print(line, flush=True))\n"
+            f"found = AgentWorktree(WorktreeSpec({spec}), {agent!r}, team='web', home=home, "
+            "directory=Path(sys.argv[4]), progress=lambda line: print(line, flush=True)).prepare()\n"
             "print('READY', found.path)\n"
         )
         home = self.home

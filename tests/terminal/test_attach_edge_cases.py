@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from emulator import Emulator
 
-from relay.control.name_claim import claim
+from relay.control.claiming import claim
 from relay.errors import NameInUse
 from relay.home import Home
 from support import Relay, wait_until
@@ -171,7 +171,7 @@ def test_a_claim_waits_for_a_session_that_is_ending(
         (home / "go").touch()
         polls.append(select.select([], [], [], seconds))
 
-    monkeypatch.setattr("relay.control.name_claim.time.sleep", between_two_polls)
+    monkeypatch.setattr("relay.control.claiming.time.sleep", between_two_polls)
     claim(Home.from_env(relay.environment), "default", "Same").release()
     assert polls
 
@@ -180,6 +180,6 @@ def test_the_name_of_a_running_session_is_refused_at_once(
     relay: Relay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     relay("wrap", "-d", "-n", "Lives", "cat")
-    monkeypatch.setattr("relay.control.name_claim.time.sleep", lambda _: pytest.fail("it waited"))
+    monkeypatch.setattr("relay.control.claiming.time.sleep", lambda _: pytest.fail("it waited"))
     with pytest.raises(NameInUse, match="relay attach Lives"):
         claim(Home.from_env(relay.environment), "default", "Lives")
