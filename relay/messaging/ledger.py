@@ -27,9 +27,6 @@ from relay.messaging.runaway import Limits
 from relay.messaging.transit import Transit, unblock
 from relay.messaging.unread import UNREAD
 
-RECENT = 60.0
-"""Precision, in seconds, of the time at which an agent was last seen."""
-
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
@@ -45,23 +42,18 @@ class NameRegistry:
     def __init__(self, db: LedgerDatabase) -> None:
         self._db = db
 
-    def register(self, team: str, name: str, seen: float | None = None, *, here: bool | None = None) -> None:
-        """Record that `name` was in `team` at `seen` (default: now), with its latest spelling.
+    def register(self, team: str, name: str, *, here: bool | None = None) -> None:
+        """Record that `name` is in `team`, with its latest spelling.
 
         here: its agent is one of this home, which gives it its messages; None: as before.
         """
-        now = self._db.now()
-        row = (*keys(team, name), name, now if seen is None else min(seen, now), here)
-        # All sessions of a home hear of every agent; only one of them writes.
-        recent = (
-            "SELECT 1 FROM registry WHERE team = ? AND key = ? AND name = ? AND seen >= ? - ? "
-            "AND here = ifnull(?, here)"
-        )
-        if not self._db.rows(recent, *row[:4], RECENT, here):
+        row = (*keys(team, name), name, here)
+        same = "SELECT 1 FROM registry WHERE team = ? AND key = ? AND name = ? AND here = ifnull(?, here)"
+        if not self._db.rows(same, *row):
             self._db.write(
-                "INSERT INTO registry VALUES (?1, ?2, ?3, ?4, ifnull(?5, 0)) ON CONFLICT DO UPDATE "
-                "SET name = excluded.name, seen = max(seen, excluded.seen), here = ifnull(?5, here)",
-                *row,
+                "INSERT INTO registry VALUES (?1, ?2, ?3, ?5, ifnull(?4, 0)) ON CONFLICT DO UPDATE "
+                "SET name = excluded.name, here = ifnull(?4, here)",
+                *(*row, self._db.now()),
             )
 
     def is_here(self, team: str, name: str) -> bool:

@@ -6,7 +6,7 @@ announcement ─→ ledger: which agents are online, when seen, channels, waitin
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from relay import names
 from relay.home import Home
@@ -19,9 +19,6 @@ from relay.storage.locks import is_held
 from relay.storage.sqlite import Writer
 from relay.transport.name_claims import is_present
 from relay.transport.presence import Presence
-
-SEEN_EVERY = 3600.0
-"""Seconds between two ledger entries that an agent is online."""
 
 
 def is_alive(home: Home, team: str, name: str) -> bool:
@@ -51,13 +48,10 @@ class PresenceTracker:
     team: str
     name: str
     origin: str
-    # When each agent was last noted; seconds, monotonic.
-    _noted: dict[str, float] = field(default_factory=dict, init=False)
 
     async def arrive(self, owner: str | None) -> None:
         """Record that this client's agent has its name. Raise LedgerError."""
         await self.ledger.run(lambda ledger: ledger.arrive(self.team, self.name, owner))
-        self._noted[names.key(self.name)] = time.monotonic()
 
     async def leave(self) -> None:
         """Send the messages for this client's agent to the home in which its name is. Raise LedgerError."""
@@ -84,9 +78,6 @@ class PresenceTracker:
         Return False if one of these senders has no session. Raise LedgerError if nothing was recorded.
         """
         concerned = await self.ledger.run(lambda ledger: self._note(ledger, batch))
-        for each in batch:
-            if self._is_news(each.presence.name, _silence(each)):
-                self._noted[names.key(each.presence.name)] = time.monotonic() - _silence(each)
         rung = [ring(self.home, self.team, sender) for sender in concerned]
         return all(rung)
 
@@ -97,8 +88,7 @@ class PresenceTracker:
             heard = each.presence
             there = self.attendance(ledger)
             elsewhere = heard.home != self.origin
-            if self._is_news(heard.name, _silence(each)):
-                ledger.registry.register(self.team, heard.name, ledger.now() - _silence(each))
+            ledger.registry.register(self.team, heard.name)
             # A will has the channels that its agent was in when it connected; listeners know better.
             if elsewhere and (heard.online or each.retained):
                 ledger.channels.heard(self.team, heard.name, heard.channels)
@@ -129,10 +119,6 @@ class PresenceTracker:
         """Settle the mail of ended agents of this home."""
         self.recover_dead(ledger)
         end_gone(ledger.owners, self.is_alive)
-
-    def _is_news(self, name: str, age: float) -> bool:
-        seen = time.monotonic() - age
-        return seen - self._noted.get(names.key(name), float("-inf")) >= SEEN_EVERY
 
     def _note_owner(self, ledger: Ledger, heard: Presence) -> None:
         """Record the owner of a name in another home, unless an agent of this home has it."""
@@ -195,8 +181,3 @@ class PresenceTracker:
 
     def _is_here(self, name: str) -> bool:
         return is_present(self.home, self.team, name)
-
-
-def _silence(heard: Heard) -> float:
-    """Return the seconds since the agent was known to be online; a will is as old as its connection."""
-    return heard.age if heard.retained or not heard.presence.online else 0.0

@@ -13,7 +13,8 @@ _TABLES = """CREATE TABLE meta (origin TEXT NOT NULL,
     turn INTEGER NOT NULL DEFAULT 0    -- no lower than the turn of any message that was deleted
 );
 CREATE TABLE registry (
-    team TEXT NOT NULL, key TEXT NOT NULL, name TEXT NOT NULL, seen REAL NOT NULL,
+    team TEXT NOT NULL, key TEXT NOT NULL, name TEXT NOT NULL,
+    seen REAL NOT NULL,                -- when the row was written; not read
     here INTEGER NOT NULL,             -- the last agent of that name was one of this home
     PRIMARY KEY (team, key)) WITHOUT ROWID;
 CREATE TABLE messages (
