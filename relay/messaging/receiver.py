@@ -139,7 +139,7 @@ class Receiver:
                             if (handed := self._hand_over(inbound, topic)) is not None:
                                 taking.append(handed)
                         case topics.PresenceTopic(name=level):
-                            await self._hear(inbound, level)
+                            self._hear(inbound, level)
                         case None:
                             raise ForeignPayload("not a topic of ours")
                 while taking and (taking[0].done() or len(taking) > TAKING):
@@ -277,7 +277,7 @@ class Receiver:
             await self.ledger.run(lambda ledger: ledger.outbox.heard(known))
             self._known -= known
 
-    async def _hear(self, inbound: Inbound, level: str) -> None:
+    def _hear(self, inbound: Inbound, level: str) -> None:
         heard = presence.decode(inbound.payload, level) or name_claims.decode(inbound.payload, level)
         if heard is None:
             raise ForeignPayload("neither an announcement nor a claim")
@@ -286,6 +286,6 @@ class Receiver:
             if own and heard.session != self.announcer.session:
                 self.announcer.again()  # an objection
         else:
-            await self.listener.hear(heard, retained=inbound.retained)
+            self.listener.hear(heard, retained=inbound.retained)
             if own:
                 self.announcer.hear_own(heard, retained=inbound.retained)
