@@ -29,8 +29,8 @@ from relay.messaging.envelope import MAX_RECEIPT, Envelope, ForeignPayload, Rece
 from relay.messaging.events import MessageStored, OutcomeReported, StatusReported
 from relay.messaging.inbox import NEWS
 from relay.messaging.ledger import Ledger
-from relay.messaging.outgoing import Outgoing
 from relay.messaging.presence_listener import PresenceListener
+from relay.messaging.publisher import Publisher
 from relay.storage.sqlite import Writer
 from relay.transport import name_claims, presence, topics
 from relay.transport.announcer import Announcer
@@ -115,7 +115,7 @@ class Receiver:
     room: int
     listener: PresenceListener
     announcer: Announcer
-    outgoing: Outgoing
+    publisher: Publisher
     status: ConnectionStatus
     publish: Callable[[Event], None]
     ignored: int = 0
@@ -266,7 +266,7 @@ class Receiver:
                 ledger.inbox.store(self.team, item, self.room, self.owner)
 
         def taken(_: None) -> None:
-            (self.outgoing.own if isinstance(item, Receipt) else self.outgoing.receipts).wake()
+            self.publisher.wake()
             self._look_soon()
 
         return self.ledger.run(take, taken)

@@ -31,7 +31,7 @@ from relay.errors import MessageRefused
 from relay.eventbus import Event
 from relay.home import Home
 from relay.message import Message, OutgoingMessage, State
-from relay.messaging import outgoing, publisher
+from relay.messaging import publisher
 from relay.messaging.client import MessagingClient
 from relay.messaging.envelope import Receipt
 from relay.messaging.events import MessageStored
@@ -390,7 +390,7 @@ def _main(actor: Actor, commands: Connection, failpoint: Failpoint | None, liste
         return [receipt for receipt in receipts(*arguments) if receipt.state is not State.STORED]
 
     Inbox.receipts = final_receipts  # type: ignore[method-assign]
-    publisher.FIRST_RETRY = publisher._LOOK_AGAIN = outgoing.LOOK = 0.2
+    publisher.FIRST_RETRY = publisher.LOOK = 0.2
     name_claims.OBJECTION_SECONDS = 0.5
     if not listens:
         PresenceListener._take = lambda _: False  # type: ignore[method-assign]
