@@ -8,7 +8,7 @@ A team of the same name exists on each broker separately; `bus_of` distinguishes
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any
@@ -50,24 +50,21 @@ class Attendance:
 
         age: the seconds for which the broker had retained it; 0 for a live announcement.
         """
-        now = self.db.now()
-        before = self._rows("boot, session, heard, online, every", _ITS, names.key(heard.name))
-        known = was_online = False
-        at = now - age
-        for boot, session, heard_at, online, every in before:
-            known = boot == heard.boot
-            was_online = known and _is_online(online, now - heard_at, every)
+        was_online = False
+        for before, silence in self._find(heard.name):
+            known = before.boot == heard.boot
+            was_online = known and before.online
             # A goodbye from an unknown connection counts only if it is a later one of the same run, which
             # never announced itself.
-            later = heard.session == session != "" and heard.boot > boot
+            later = heard.session == before.session != "" and heard.boot > before.boot
             if not (heard.online or known or later):
                 return False
-            if known and online and heard.online:
-                at = max(at, heard_at)  # its host's clock may be slow; it was heard since
-        row = (self.bus, *keys(self.team, heard.name), *_shown(heard), at)
+            if was_online and heard.online:
+                age = min(age, silence)  # its host's clock may be slow; it was heard since
+        row = (self.bus, *keys(self.team, heard.name), *_shown(heard), self.db.now() - age)
         values = ", ".join("?" * len(row))
         self.db.write(f"INSERT OR REPLACE INTO presences VALUES ({values})", *row)
-        return _is_online(heard.online, now - at, heard.every) and not was_online
+        return heard.online and age < MISSED * heard.every and not was_online
 
     def leave(self, home: str, present: Callable[[str], bool]) -> None:
         """Mark agents of `home` that are not `present` as offline: nobody may have heard them leave."""
@@ -86,22 +83,19 @@ class Attendance:
 
     def boot(self, name: str) -> str:
         """Return the id of the connection on which `name` was last heard; "" if it never was."""
-        return "".join(boot for (boot,) in self._rows("boot", _ITS, names.key(name)))
+        return "".join(found.boot for found, _ in self._find(name))
 
     def there(self, name: str) -> bool:
         """Return True if `name` is online, or went offline a moment ago without having ended."""
-        now = self.db.now()
         return any(
-            not over and (_is_online(online, now - at, every) or (not online and now - at < REPLACED))
-            for online, at, every, over in self._rows("online, heard, every, over", _ITS, names.key(name))
+            not found.over and (found.online or silence < REPLACED) for found, silence in self._find(name)
         )
 
     def home(self, name: str, owner: str | None = None) -> str | None:
         """Return the ledger that `name` announced ("": none); None if `online` is False."""
-        rows = self._rows("online, heard, every, home, owner", _ITS, names.key(name))
-        for online, at, every, home, whose in rows:
-            if _is_online(online, self.db.now() - at, every) and owner in {None, whose or owner}:
-                return str(home)
+        for found, _ in self._find(name):
+            if found.online and owner in {None, found.owner or owner}:
+                return found.home
         return None
 
     def count(self) -> int:
@@ -114,18 +108,19 @@ class Attendance:
 
         name: return only this agent.
         """
-        now = self.db.now()
         everybody = {names.key(each): Presence(each, False, 0.0) for each in known}
-        which = ("",) if name is None else (_ITS, names.key(name))
-        for *shown, at in self._rows(", ".join((*_SHOWN, "heard")), *which):
-            each = Presence(**dict(zip(_SHOWN, shown, strict=True)))
-            there = _is_online(each.online, now - at, each.every)
-            everybody[names.key(each.name)] = replace(each, online=there)
+        everybody |= {names.key(found.name): found for found, _ in self._find(name)}
         return [everybody[key] for key in sorted(everybody)]
+
+    def _find(self, name: str | None) -> Iterator[tuple[Presence, float]]:
+        """Yield all presences, or that of `name`, as of now, and the seconds since each was heard."""
+        now = self.db.now()
+        which = ("",) if name is None else (_ITS, names.key(name))
+        for *shown, heard in self._rows(", ".join((*_SHOWN, "heard")), *which):
+            found = Presence(**dict(zip(_SHOWN, shown, strict=True)))
+            silence = now - heard
+            online = bool(found.online) and silence < MISSED * found.every
+            yield replace(found, online=online, over=bool(found.over)), silence
 
     def _rows(self, columns: str, condition: str, *values: object) -> list[Any]:
         return self.db.rows(_ROW.format(columns, condition), self.bus, *keys(self.team), *values)
-
-
-def _is_online(online: bool, silence: float, every: float) -> bool:
-    return bool(online) and silence < MISSED * every
