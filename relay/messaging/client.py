@@ -31,8 +31,7 @@ from relay.messaging.doorbell import Doorbell, Rings, ring_back, ring_for
 from relay.messaging.envelope import copy_of
 from relay.messaging.ledger import Ledger
 from relay.messaging.ledger_database import LedgerGone
-from relay.messaging.name_owners import end_gone
-from relay.messaging.owner import Owner
+from relay.messaging.name_owners import Owner, end_gone
 from relay.messaging.posting import STARTING, post
 from relay.messaging.presence_listener import PresenceListener
 from relay.messaging.presence_tracker import PresenceTracker, is_alive

@@ -72,7 +72,7 @@ class Envelope:
               before this one.
     ttl:      seconds after which it expires; None: never.
     home:     the ledger that the receiver had when it was published; None: any.
-    owner:    the owner of the receiver's name when it was sent (relay.messaging.owner); None: anybody.
+    owner:    the owner of the receiver's name when it was sent (relay.messaging.name_owners); None: anybody.
     """
 
     message: Message

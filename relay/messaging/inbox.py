@@ -23,7 +23,7 @@ from relay.messaging.ledger_database import (
     keys,
     message_of,
 )
-from relay.messaging.owner import addressee, is_run
+from relay.messaging.name_owners import addressee, is_run
 
 KEEP_DAYS = 30
 """Days for which settled messages are kept; their ids are not accepted twice."""

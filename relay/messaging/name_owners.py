@@ -1,18 +1,51 @@
-"""The owners of the names in a ledger; settles the mail for a run that is over."""
+"""The owners of the names in a ledger; settles the mail for a run that is over.
+
+An owner is one run of an agent, or the agent that `-n` names in a folder.  Mail is for the owner that the
+name has when it is sent.  Mail for a run ends with the run; mail for a folder's agent waits until that name
+runs in that folder again.  Nobody else ever gets it.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import os
 import sqlite3
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 
 from relay.message import State
 from relay.messaging.ledger_database import NEXT_TURN, LedgerDatabase, advance, keys
-from relay.messaging.owner import RUN, Owner, addressee, is_run
 
+RUN, _FOLDER = "run/", "folder/"
 _NAME = "team = ? AND key = ?"
 _WAITING = "'held', 'queued', 'sent', 'stored'"
 _TYPING = "the receiver ended while it was being typed"
 _OTHERS = "team = ?1 AND to_key = ?2 AND owner <> ?3 AND state IN"
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """id: identifies the owner to the ledgers and hosts of a team. folder: to show; "" for a run."""
+
+    id: str
+    folder: str = ""
+
+    @classmethod
+    def of_run(cls, id: str) -> Owner:
+        """Return the run `id`: from `relay wrap` to the agent's end, including every `relay restart`."""
+        return cls(RUN + id)
+
+    @classmethod
+    def of_folder(cls, folder: Path) -> Owner:
+        """Return the agent with its own name in `folder`; other hosts learn only a digest of the path."""
+        path = os.fsencode(folder)  # which need not be UTF-8
+        return cls(_FOLDER + hashlib.sha256(path).hexdigest()[:16], path.decode("utf-8", "replace"))
+
+
+def is_run(owner: str) -> bool:
+    """Return True if the owner with this id is a run, so its mail ends with it."""
+    return owner.startswith(RUN)
 
 
 class NameOwners:
@@ -89,6 +122,13 @@ class NameOwners:
             *keys(team, name),
             owner,
         )
+
+
+def addressee(db: sqlite3.Connection, team: str, key: str) -> tuple[str | None, bool]:
+    """Return the owner of the name `key` of `team` (None: not known), and whether it has ended."""
+    row = db.execute("SELECT owner, ended FROM owners WHERE team = ? AND key = ? AND latest", (team, key))
+    owner, ended = row.fetchone() or (None, 0)
+    return owner, bool(ended)
 
 
 def end_gone(owners: NameOwners, is_alive: Callable[[str, str], bool]) -> None:

@@ -13,8 +13,7 @@ from relay.home import Home
 from relay.messaging.attendance import Attendance
 from relay.messaging.doorbell import ring
 from relay.messaging.ledger import Ledger
-from relay.messaging.name_owners import end_gone
-from relay.messaging.owner import Owner
+from relay.messaging.name_owners import Owner, end_gone
 from relay.storage.locks import is_held
 from relay.storage.sqlite import Writer
 from relay.transport.name_claims import is_present

@@ -103,7 +103,7 @@ class ConnectionStatus:
 class Receiver:
     """Receives for `name`, and publishes MessageStored and OutcomeReported.
 
-    owner:   the owner of the name (relay.messaging.owner); None: nobody in particular.
+    owner:   the owner of the name (relay.messaging.name_owners); None: nobody in particular.
     room:    how many messages may wait for `name` (0: no limit); further ones stay with their senders.
     ignored: the number of payloads that were not relay's, or did not match their topic.
     """

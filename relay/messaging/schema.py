@@ -25,7 +25,7 @@ CREATE TABLE messages (
     route TEXT, role TEXT,             -- how it reached its receiver, and as whose words
     reply_to TEXT, priority INTEGER NOT NULL, channel TEXT, depth INTEGER NOT NULL, expires REAL,
     accepted REAL NOT NULL,            -- when it was committed
-    owner TEXT,                        -- whom its receiver's name belonged to (relay.messaging.owner)
+    owner TEXT,                        -- whom its receiver's name belonged to (relay.messaging.name_owners)
     hidden INTEGER NOT NULL DEFAULT 0, -- dropped after it was settled: kept for its id only
     settled REAL,                      -- when `prune` first found it settled
     -- of a message that was sent here

@@ -55,7 +55,7 @@ class Presence:
     home:     the origin of its home's ledger; host: the name of its machine.
     every:    seconds after which it announces itself again, at the latest.
     channels: the channels that it is in.
-    owner:    the owner of its name (relay.messaging.owner); "": not known.
+    owner:    the owner of its name (relay.messaging.name_owners); "": not known.
     over:     the agent has ended; otherwise an offline agent may be back in a moment.
     """
 

@@ -36,7 +36,7 @@ from relay.messaging.client import MessagingClient
 from relay.messaging.envelope import Receipt
 from relay.messaging.events import MessageStored
 from relay.messaging.inbox import Inbox
-from relay.messaging.owner import Owner
+from relay.messaging.name_owners import Owner
 from relay.messaging.presence_listener import PresenceListener
 from relay.messaging.runaway import Limits
 from relay.storage.sqlite import Database

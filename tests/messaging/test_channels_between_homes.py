@@ -17,7 +17,7 @@ from relay.message import State
 from relay.messaging import client, publisher
 from relay.messaging.channels import CATCH_UP
 from relay.messaging.ledger import Ledger
-from relay.messaging.owner import Owner
+from relay.messaging.name_owners import Owner
 from relay.messaging.presence_tracker import Heard, PresenceTracker
 from relay.storage.sqlite import Writer
 from relay.transport import broker

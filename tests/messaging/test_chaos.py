@@ -38,7 +38,7 @@ from relay.message import Message, State
 from relay.messaging.channels import CATCH_UP
 from relay.messaging.envelope import Receipt
 from relay.messaging.ledger import Ledger
-from relay.messaging.owner import Owner
+from relay.messaging.name_owners import Owner
 from relay.messaging.runaway import Limits
 from support import LONG, wait_until
 

@@ -16,7 +16,7 @@ from relay.messaging.channels import CATCH_UP
 from relay.messaging.envelope import Envelope, Receipt, decode, encode
 from relay.messaging.inbox import NEWS
 from relay.messaging.ledger import KEEP_DAYS, Ledger
-from relay.messaging.owner import Owner
+from relay.messaging.name_owners import Owner
 from relay.messaging.runaway import Limits
 from relay.messaging.transit import WINDOW
 from relay.transport.topics import InboxTopic

@@ -11,8 +11,7 @@ from relay.errors import ReceiverEnded, UnknownRecipient
 from relay.message import State
 from relay.messaging.envelope import Envelope, decode, encode
 from relay.messaging.ledger import Ledger
-from relay.messaging.name_owners import end_gone
-from relay.messaging.owner import Owner
+from relay.messaging.name_owners import Owner, end_gone
 from relay.messaging.runaway import Limits
 from relay.transport.topics import InboxTopic
 

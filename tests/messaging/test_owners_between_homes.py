@@ -13,7 +13,7 @@ from relay.errors import ReceiverEnded, UnknownRecipient
 from relay.home import Home
 from relay.message import State
 from relay.messaging import publisher, transit
-from relay.messaging.owner import Owner
+from relay.messaging.name_owners import Owner
 from relay.transport import broker
 from support import eventually
 
