@@ -14,7 +14,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import fields
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +114,17 @@ def message_of(row: Iterable[Any]) -> Message:
     id, sender, to, body, when, state, *more, rank, channel, depth, expires = row
     values = [id, sender, to, body, when, State(state), *more, list(Priority)[rank], channel, depth, expires]
     return Message(*values)
+
+
+def mark(db: LedgerDatabase, change: str, where: str, *values: object) -> list[Message]:
+    """Make a `change` to the messages `where`; return them, in the order in which they were committed."""
+    # Look without a write lock first: most calls find nothing.
+    if not db.rows(f"SELECT 1 FROM messages WHERE {where} LIMIT 1", *values):
+        return []
+    with db.transaction() as connection:
+        marked = f"UPDATE messages SET {change} WHERE {where} RETURNING place, {COLUMNS}"
+        rows = sorted(connection.execute(marked, values).fetchall(), key=itemgetter(0))
+    return [message_of(row) for _, *row in rows]
 
 
 def insert(db: sqlite3.Connection, team: str, message: Message, **more: Any) -> None:

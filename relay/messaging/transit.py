@@ -12,7 +12,6 @@ from __future__ import annotations
 import sqlite3
 import sys
 from collections.abc import Callable, Collection, Iterable
-from operator import itemgetter
 from typing import Any
 
 from relay import names
@@ -24,6 +23,7 @@ from relay.messaging.ledger_database import (
     LedgerDatabase,
     advance,
     keys,
+    mark,
     message_of,
 )
 
@@ -106,13 +106,8 @@ class Transit:
     def copies(self, team: str, sender: str) -> list[Envelope]:
         """Return envelopes for messages of `sender` within this home that are still to be published, once."""
         due = f"{_SENDER} AND {_DUE} AND here AND due <= ?"
-        who = (*keys(team, sender), self._db.now())
-        if not self._db.rows(f"SELECT 1 FROM messages WHERE {due} LIMIT 1", *who):
-            return []
-        with self._db.transaction() as db:
-            published = f"UPDATE messages SET due = NULL WHERE {due} RETURNING place, {COLUMNS}"
-            rows = sorted(db.execute(published, who).fetchall(), key=itemgetter(0))
-        return [copy_of(message_of(row), self._db.origin) for _, *row in rows]
+        found = mark(self._db, "due = NULL", due, *keys(team, sender), self._db.now())
+        return [copy_of(message, self._db.origin) for message in found]
 
     def ask(self, team: str, sender: str, home: Callable[[str], str | None]) -> list[Envelope]:
         """Return messages of `sender` that wait in another home, to ask it for their outcomes.
