@@ -26,7 +26,6 @@ from relay.errors import LedgerError, NameInUse, ReceiverEnded, ReceiverStarting
 from relay.eventbus import Event, EventBus, Question
 from relay.home import Home
 from relay.message import Message, OutgoingMessage, State
-from relay.messaging import attendance
 from relay.messaging.doorbell import Doorbell, Rings, ring_back, ring_for
 from relay.messaging.envelope import copy_of
 from relay.messaging.ledger import Ledger
@@ -34,7 +33,7 @@ from relay.messaging.ledger_database import LedgerGone
 from relay.messaging.name_owners import Owner, end_gone
 from relay.messaging.posting import STARTING, post
 from relay.messaging.presence_listener import PresenceListener
-from relay.messaging.presence_tracker import PresenceTracker, is_alive
+from relay.messaging.presence_tracker import Attendance, PresenceTracker, bus_of, is_alive
 from relay.messaging.publisher import ProxyPublishers, Publisher
 from relay.messaging.receiver import ConnectionStatus, Receiver
 from relay.messaging.runaway import Limits
@@ -98,14 +97,14 @@ class MessagingClient:
         names.validate(team, "team")
         names.validate(name)
         connector = Connector(home, broker_url, port=broker_port)
-        bus = attendance.bus_of(broker_url if connector.external else None)
+        bus = bus_of(broker_url if connector.external else None)
 
         def begin(ledger: Ledger) -> str:
             end_gone(ledger.owners, partial(is_alive, home))
             if owner is not None:
                 ledger.owners.take(team, name, owner, begins=begins)
             # An agent of that name that runs elsewhere gets its messages, unless the broker gives it to us.
-            if ledger.attendance(bus, team).home(name) in {None, "", ledger.origin}:
+            if Attendance(ledger, bus, team).home(name) in {None, "", ledger.origin}:
                 ledger.arrive(team, name, None if owner is None else owner.id)
             else:
                 ledger.registry.register(team, name)

@@ -16,7 +16,6 @@ from pathlib import Path
 from relay import names
 from relay.errors import LedgerError, NoSuchMessage
 from relay.message import Message, OutgoingMessage, State
-from relay.messaging.attendance import Attendance
 from relay.messaging.channels import ChannelRegistry
 from relay.messaging.envelope import is_id
 from relay.messaging.inbox import KEEP_DAYS, Inbox
@@ -93,10 +92,6 @@ class Ledger(LedgerDatabase):
         self.outbox = Outbox(self)
         self.transit = Transit(self)
         self.inbox = Inbox(self)
-
-    def attendance(self, bus: str, team: str) -> Attendance:
-        """Return the attendance of `team` on the broker `bus` (`attendance.bus_of`)."""
-        return Attendance(self, bus, team)
 
     def arrive(self, team: str, name: str, owner: str | None = None) -> None:
         """Record that `name` is an agent of this home, which gives it its messages.

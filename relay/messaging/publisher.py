@@ -33,6 +33,7 @@ from relay.errors import BrokerError, HomeError, RelayError
 from relay.home import Home
 from relay.messaging.envelope import Envelope, ForeignPayload, Receipt, decode, encode
 from relay.messaging.ledger import Ledger
+from relay.messaging.presence_tracker import Attendance
 from relay.storage.sqlite import Writer
 from relay.transport import topics
 from relay.transport.connector import Connector
@@ -73,8 +74,8 @@ def retry_delay(attempt: int) -> float:
 class Publisher:
     """Publishes for one sender.
 
-    bus: the broker (`attendance.bus_of`). An external broker keeps messages for absent receivers; with the
-    embedded one they stay in the outbox until the receiver appears.
+    bus: the broker (`bus_of`). An external broker keeps messages for absent receivers; with the embedded one
+    they stay in the outbox until the receiver appears.
     """
 
     ledger: Writer[Ledger]
@@ -155,7 +156,7 @@ class Publisher:
 
     def _claim(self, ledger: Ledger) -> tuple[list[Envelope], list[Envelope | Receipt], float]:
         """Return copies and a batch to publish, and the seconds until more is due."""
-        there = ledger.attendance(self.bus, self.team)
+        there = Attendance(ledger, self.bus, self.team)
         home = cache(there.home)  # asked several times for each receiver
 
         def delay(receiver: str, attempt: int) -> float | None:
@@ -183,7 +184,7 @@ class Publisher:
             await self.ledger.run(self._reopen)
 
     def _reopen(self, ledger: Ledger) -> None:
-        there = ledger.attendance(self.bus, self.team)
+        there = Attendance(ledger, self.bus, self.team)
         ledger.transit.reopen(self.team, self.sender, there.online)
 
 

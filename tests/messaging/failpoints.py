@@ -203,7 +203,7 @@ READERS = {
     *(_TRANSIT + name for name in ("next_due", "senders_with_mail")),
     *(_INBOX + name for name in ("arrived", "waiting", "stored", "receipts", "left_receipts", "begun")),
     *(_CHANNELS + name for name in ("of", "audience", "all")),
-    *(_LEDGER + name for name in ("attendance", "messages", "lookup", "find", "unread", "held")),
+    *(_LEDGER + name for name in ("messages", "lookup", "find", "unread", "held")),
 }
 """Ledger methods that change nothing: dying in one amounts to dying before the next step."""
 
