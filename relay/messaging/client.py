@@ -274,7 +274,6 @@ class MessagingClient:
         self._receiver.announcer.again()
 
     async def channels(self) -> list[str]:
-        """Return the channels that this agent is in, sorted."""
         return await self._ledger.run(lambda ledger: ledger.channels.of(self.team, self.name))
 
     async def drain(self) -> None:
@@ -304,7 +303,6 @@ class MessagingClient:
         )
 
     async def held(self) -> set[str]:
-        """Return the ids of this agent's held messages."""
         return set(await self._ledger.run(lambda ledger: ledger.held(team=self.team, sender=self.name)))
 
     async def version(self) -> int:
@@ -353,7 +351,6 @@ class MessagingClient:
 
     @property
     def connected(self) -> bool:
-        """Return True if the client is connected."""
         return self._status.connected
 
     @property

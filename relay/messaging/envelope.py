@@ -112,7 +112,6 @@ def copy_of(message: Message, ledger: str) -> Envelope:
 
 
 def encode(item: Envelope | Receipt) -> bytes:
-    """Return the payload of a message or receipt."""
     value: dict[str, Any]
     if isinstance(item, Receipt):
         value = {"v": VERSION, "kind": "receipt", **dict(zip(_RECEIPT, _of_receipt(item), strict=True))}

@@ -110,7 +110,6 @@ def keys(*texts: str) -> tuple[str, ...]:
 
 
 def message_of(row: Iterable[Any]) -> Message:
-    """Return the message in a row of COLUMNS."""
     id, sender, to, body, when, state, *more, rank, channel, depth, expires = row
     values = [id, sender, to, body, when, State(state), *more, list(Priority)[rank], channel, depth, expires]
     return Message(*values)
@@ -193,12 +192,10 @@ def open_clock(db: sqlite3.Connection) -> Callable[[], float]:
 
 
 def since_boot() -> float:
-    """Return the seconds since the machine was started."""
     return time.clock_gettime(_SINCE_BOOT)
 
 
 def boot_id() -> str:
-    """Return the id of the machine's current boot."""
     try:
         return _BOOT_ID.read_text().strip()
     except OSError:  # not Linux: rounded to the hour, so small corrections of the wall clock change nothing

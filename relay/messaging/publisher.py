@@ -141,8 +141,10 @@ class Publisher:
         taken = [item for item, end in zip(items, ends, strict=True) if end is None]
 
         def note(ledger: Ledger) -> None:
-            ledger.transit.sent([each.message.id for each in taken if isinstance(each, Envelope)])
-            ledger.inbox.receipted(self.team, [each for each in taken if isinstance(each, Receipt)])
+            if sent := [each.message.id for each in taken if isinstance(each, Envelope)]:
+                ledger.transit.sent(sent)
+            if receipted := [each for each in taken if isinstance(each, Receipt)]:
+                ledger.inbox.receipted(self.team, receipted)
 
         if taken:
             await self.ledger.run(note)

@@ -262,8 +262,8 @@ class Transit:
         statement = f"UPDATE messages SET detail = ? WHERE {queued} AND detail IS NOT ?"
         self._db.write(statement, why, *keys(team, sender), why)
 
-    def receipt(self, team: str, receipt: Receipt) -> bool:
-        """Record the outcome of a message that its receiver reports; return False for an unknown message."""
+    def receipt(self, team: str, receipt: Receipt) -> None:
+        """Record the outcome of a message that its receiver reports."""
         its = (receipt.id, *keys(team, receipt.sender, receipt.receiver))
         found = self._db.rows(
             "SELECT sequence, state, team, sender_key, to_key, priority, owner FROM messages "
@@ -293,7 +293,6 @@ class Transit:
                         f"AND {_STREAM}",
                         (now, base, *stream),
                     )
-        return bool(found)
 
     def senders_with_mail(self, team: str) -> list[str]:
         """Return the agents of this home with messages in `team` to publish, or to ask about, now."""

@@ -81,7 +81,6 @@ def interval(online: int) -> float:
 
 
 def encode(announced: Presence) -> bytes:
-    """Return the payload of an announcement."""
     said = asdict(announced) | {"time": announced.seen}
     value = {"v": VERSION} | {field: said[field] for field in _FIELDS}
     return json.dumps(value, separators=(",", ":")).encode()
