@@ -131,7 +131,11 @@ class Publisher:
             elif not self._wake.is_set():
                 self._idle.set()
             if due > 0:
-                await self._wait(next_one)
+                try:
+                    async with asyncio.timeout_at(next_one):
+                        await self._wake.wait()
+                except TimeoutError:
+                    await self.ledger.run(self._reopen)
 
     async def _publish(self, transport: MqttTransport, items: list[Envelope | Receipt]) -> None:
         ends = await asyncio.gather(
@@ -176,14 +180,6 @@ class Publisher:
         batch = batch or ledger.transit.ask(self.team, self.sender, home)
         due = 0.0 if receipts else ledger.transit.next_due(self.team, self.sender)
         return copies, [*receipts, *batch], math.inf if due is None else due
-
-    async def _wait(self, until: float) -> None:
-        """Wait until woken up, or until the next message is due by the loop's clock."""
-        try:
-            async with asyncio.timeout_at(until):
-                await self._wake.wait()
-        except TimeoutError:
-            await self.ledger.run(self._reopen)
 
     def _reopen(self, ledger: Ledger) -> None:
         there = Attendance(ledger, self.bus, self.team)
