@@ -126,11 +126,10 @@ class Publisher:
             copies, items, due = await self.ledger.run(self._claim)
             self.copy(copies)
             next_one = now() + min(until_tick(LOOK), due)
-            if items:
-                await self._publish(transport, items)
-            elif not self._wake.is_set():
-                self._idle.set()
+            await self._publish(transport, items)
             if due > 0:
+                if not self._wake.is_set():
+                    self._idle.set()
                 try:
                     async with asyncio.timeout_at(next_one):
                         await self._wake.wait()
