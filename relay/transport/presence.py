@@ -39,10 +39,6 @@ MAX_CHANNELS = 128
 _PER_SECOND = 4.0  # announcements that a home's listener hears in a large team
 VERSION = 1
 FOREIGN = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, InvalidName)
-_FIELDS = (
-    *("name", "boot", "session", "home", "host", "time", "online", "every", "channels"),
-    *("owner", "over"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +77,8 @@ def interval(online: int) -> float:
 
 
 def encode(announced: Presence) -> bytes:
-    said = asdict(announced) | {"time": announced.seen}
-    value = {"v": VERSION} | {field: said[field] for field in _FIELDS}
+    value = {"v": VERSION} | asdict(announced)
+    value["time"] = value.pop("seen")
     return json.dumps(value, separators=(",", ":")).encode()
 
 
