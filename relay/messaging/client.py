@@ -30,7 +30,7 @@ from relay.messaging.doorbell import Doorbell, Rings, ring_back, ring_for
 from relay.messaging.envelope import copy_of
 from relay.messaging.ledger import Ledger
 from relay.messaging.ledger_database import LedgerGone
-from relay.messaging.name_owners import Owner, end_gone
+from relay.messaging.name_owners import Owner
 from relay.messaging.posting import STARTING, post
 from relay.messaging.presence_listener import PresenceListener
 from relay.messaging.presence_tracker import Attendance, PresenceTracker, bus_of, is_alive
@@ -100,7 +100,7 @@ class MessagingClient:
         bus = bus_of(broker_url if connector.external else None)
 
         def begin(ledger: Ledger) -> str:
-            end_gone(ledger.owners, partial(is_alive, home))
+            ledger.owners.end_gone(partial(is_alive, home))
             if owner is not None:
                 ledger.owners.take(team, name, owner, begins=begins)
             # An agent of that name that runs elsewhere gets its messages, unless the broker gives it to us.
@@ -411,7 +411,7 @@ class MessagingClient:
             tracker.limit_channels(ledger)
         tracker.recover_dead(ledger)
         if random.random() * tracker.attendance(ledger).count() < 1:  # on average, one session
-            end_gone(ledger.owners, tracker.is_alive)
+            ledger.owners.end_gone(tracker.is_alive)
 
     async def _stay_connected(self) -> None:
         failures, electing = 0, False

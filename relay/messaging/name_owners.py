@@ -20,7 +20,7 @@ from relay.messaging.ledger_database import NEXT_TURN, LedgerDatabase, advance, 
 RUN, _FOLDER = "run/", "folder/"
 _NAME = "team = ? AND key = ?"
 _WAITING = "'held', 'queued', 'sent', 'stored'"
-_TYPING = "the receiver ended while it was being typed"
+TYPING = "the receiver ended while it was being typed"
 _OTHERS = "team = ?1 AND to_key = ?2 AND owner <> ?3 AND state IN"
 
 
@@ -99,10 +99,12 @@ class NameOwners:
         with self._db.reading() as db:
             return addressee(db, *keys(team, name))
 
-    def runs(self) -> list[tuple[str, str, str]]:
-        """Return team, name and owner of every run of this home that is not known to have ended."""
-        query = "SELECT team, name, owner FROM owners WHERE here AND latest AND NOT ended AND owner LIKE ?"
-        return self._db.rows(query, f"{RUN}%")
+    def end_gone(self, is_alive: Callable[[str, str], bool]) -> None:
+        """End the runs of this home whose agents are gone. is_alive: called with (team, name)."""
+        runs = "SELECT team, name, owner FROM owners WHERE here AND latest AND NOT ended AND owner LIKE ?"
+        for team, name, owner in self._db.rows(runs, f"{RUN}%"):
+            if not is_alive(team, name):
+                self.end(team, name, owner)
 
     def ended(self, team: str) -> set[str]:
         """Return the names (names.key) in `team` whose last owner was a run that is over."""
@@ -131,13 +133,6 @@ def addressee(db: sqlite3.Connection, team: str, key: str) -> tuple[str | None, 
     return owner, bool(ended)
 
 
-def end_gone(owners: NameOwners, is_alive: Callable[[str, str], bool]) -> None:
-    """End the runs of this home whose agents are gone. is_alive: called with (team, name)."""
-    for team, name, owner in owners.runs():
-        if not is_alive(team, name):
-            owners.end(team, name, owner)
-
-
 def _give_up(db: sqlite3.Connection, its: tuple[str, ...], name: str, owner: str | None) -> None:
     """Settle all messages that wait for `owner` of `name`. its: the keys of team and name."""
     mail = "team = ? AND to_key = ? AND owner IS ?"
@@ -146,7 +141,7 @@ def _give_up(db: sqlite3.Connection, its: tuple[str, ...], name: str, owner: str
         "UPDATE messages SET state = iif(injecting, ?4, ?5), "
         f"detail = iif(injecting, ?6, ?7), turn = ifnull(turn, {NEXT_TURN}) "
         "WHERE team = ?1 AND to_key = ?2 AND owner IS ?3 AND state = 'stored' AND here",
-        (*its, owner, State.UNCERTAIN, State.REJECTED, _TYPING, f"{name} has ended"),
+        (*its, owner, State.UNCERTAIN, State.REJECTED, TYPING, f"{name} has ended"),
     )
     pending = f"{mail} AND state IN ('held', 'queued', 'sent')"
     advance(db, pending, (*its, owner), State.EXPIRED, f"{name} has ended")

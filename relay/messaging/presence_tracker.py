@@ -20,7 +20,7 @@ from relay.home import Home
 from relay.messaging.doorbell import ring
 from relay.messaging.ledger import Ledger
 from relay.messaging.ledger_database import LedgerDatabase, keys
-from relay.messaging.name_owners import Owner, end_gone
+from relay.messaging.name_owners import Owner
 from relay.storage.locks import is_held
 from relay.storage.sqlite import Writer
 from relay.transport.endpoint import endpoints
@@ -232,7 +232,7 @@ class PresenceTracker:
     def _end(self, ledger: Ledger) -> None:
         """Settle the mail of ended agents of this home."""
         self.recover_dead(ledger)
-        end_gone(ledger.owners, self.is_alive)
+        ledger.owners.end_gone(self.is_alive)
 
     def _note_owner(self, ledger: Ledger, heard: Presence) -> None:
         """Record the owner of a name in another home, unless an agent of this home has it."""

@@ -191,6 +191,7 @@ TRANSACTIONS = [
     Point(_CHANNELS + "heard"),
     Point(_CHANNELS + "limit"),
     Point(_OWNERS + "end"),
+    Point(_OWNERS + "end_gone"),
 ]
 """Single transactions, run by a user's command or at any time: each happens completely or not at all."""
 
@@ -198,7 +199,7 @@ POINTS = [*STARTING, *SENDING, *RECEIVING, *TRANSACTIONS]
 
 READERS = {
     *(_REGISTRY + name for name in ("known", "spelled", "teams", "is_here")),
-    *(_OWNERS + name for name in ("of", "runs", "ended", "others")),
+    *(_OWNERS + name for name in ("of", "ended", "others")),
     *(_OUTBOX + name for name in ("untold", "committed", "sent_for")),
     *(_TRANSIT + name for name in ("next_due", "senders_with_mail")),
     *(_INBOX + name for name in ("arrived", "waiting", "stored", "receipts", "left_receipts", "begun")),

@@ -312,6 +312,7 @@ def test_a_killed_transaction_happens_completely_or_not_at_all(
         "ChannelRegistry.heard": partial(call, path, "channels.heard", TEAM, "Carol", ["some"]),
         "ChannelRegistry.limit": partial(call, path, "channels.limit", TEAM, everybody_away),
         "NameOwners.end": partial(call, path, "owners.end", TEAM, "Dan", "run/1"),
+        "NameOwners.end_gone": partial(call, path, "owners.end_gone", nobody_present),
     }[point.name]
     before = contents(path)
     run_and_die(Failpoint(point, when), action)

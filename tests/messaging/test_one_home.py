@@ -308,7 +308,7 @@ def test_a_message_being_typed_stays_when_its_receiver_appears_elsewhere(ledger:
     move(ledger, far)
     assert states(ledger) == {"typing": State.STORED, "waits": State.QUEUED}
     assert [each.message.body for each in claim(ledger)] == ["waits"]
-    assert [each.id for each in ledger.inbox.recover(TEAM, "Bob")] == [first.id]
+    assert ledger.inbox.recover(TEAM, "Bob") == [first.id]
     assert states(ledger)["typing"] is State.UNCERTAIN
 
 
