@@ -44,7 +44,6 @@ from relay.hooks.trust import Trust
 from relay.message import MAX_BODY, Message, OutgoingMessage, Priority, State
 from relay.messaging.doorbell import ring_for
 from relay.messaging.ledger import Ledger
-from relay.messaging.name_owners import end_gone
 from relay.messaging.posting import EVERYBODY, STARTING, post
 from relay.messaging.runaway import Limits
 from relay.storage.locks import is_held
@@ -199,7 +198,7 @@ def _post(home: Home, ledger: Ledger, team: str, sender: str, outgoing: Outgoing
     def is_alive(team: str, name: str) -> bool:
         return is_held(home.agent_lock(team, name))
 
-    end_gone(ledger.owners, is_alive)
+    ledger.owners.end_gone(is_alive)
     heard = _heard(home, team) if outgoing.to == EVERYBODY else set()
     limits, deadline = limits_here(home), time.monotonic() + STARTING
 

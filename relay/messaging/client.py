@@ -27,18 +27,15 @@ from relay.errors import LedgerError, NameInUse, ReceiverEnded, ReceiverStarting
 from relay.eventbus import Event, EventBus, Question
 from relay.home import Home
 from relay.message import Message, OutgoingMessage, State
-from relay.messaging import attendance
 from relay.messaging.doorbell import Doorbell, Rings, ring_back, ring_for
 from relay.messaging.envelope import copy_of
 from relay.messaging.ledger import Ledger
 from relay.messaging.ledger_database import LedgerGone
-from relay.messaging.name_owners import end_gone
-from relay.messaging.outgoing import Outgoing, ProxyPublishers, ReceiptSender
-from relay.messaging.owner import Owner
+from relay.messaging.name_owners import Owner
 from relay.messaging.posting import STARTING, post
 from relay.messaging.presence_listener import PresenceListener
-from relay.messaging.presence_tracker import PresenceTracker, is_alive
-from relay.messaging.publisher import Publisher
+from relay.messaging.presence_tracker import Attendance, PresenceTracker, bus_of, is_alive
+from relay.messaging.publisher import ProxyPublishers, Publisher
 from relay.messaging.receiver import ConnectionStatus, Receiver
 from relay.messaging.runaway import Limits
 from relay.place import Place
@@ -100,14 +97,14 @@ class MessagingClient:
         names.validate(team, "team")
         names.validate(name)
         connector = Connector(home, broker_url, port=broker_port)
-        bus = attendance.bus_of(broker_url if connector.external else None)
+        bus = bus_of(broker_url if connector.external else None)
 
         def begin(ledger: Ledger) -> str:
-            end_gone(ledger.owners, partial(is_alive, home))
+            ledger.owners.end_gone(partial(is_alive, home))
             if owner is not None:
                 ledger.owners.take(team, name, owner, begins=begins)
             # An agent of that name that runs elsewhere gets its messages, unless the broker gives it to us.
-            if ledger.attendance(bus, team).home(name) in {None, "", ledger.origin}:
+            if Attendance(ledger, bus, team).home(name) in {None, "", ledger.origin}:
                 ledger.arrive(team, name, None if owner is None else owner.id)
             else:
                 ledger.registry.register(team, name)
@@ -157,16 +154,13 @@ class MessagingClient:
         self._status = ConnectionStatus(publish)
         tracker = PresenceTracker(home, ledger, bus, team, name, origin)
         announcer = Announcer(team, name, origin, self._standing, owner or "")
-        self._outgoing = Outgoing(
-            Publisher(ledger, team, name, bus),
-            ProxyPublishers(home, ledger, team, connector, bus),
-            ReceiptSender(ledger, team, name),
-        )
+        publisher = Publisher(ledger, team, name, bus)
+        self._proxies = ProxyPublishers(home, ledger, team, connector, bus)
         self.ended = False  # `run` is over, or about to be
         self._listener = PresenceListener(
-            tracker, lambda: announcer.boot, self._status.trouble, self._outgoing.proxies.wake
+            tracker, lambda: announcer.boot, self._status.trouble, self._proxies.wake
         )
-        parts = (self._listener, announcer, self._outgoing, self._status)
+        parts = (self._listener, announcer, publisher, self._status)
         self._receiver = Receiver(ledger, team, name, owner, limits.queue, *parts, publish)
 
     async def close(self) -> None:
@@ -234,8 +228,8 @@ class MessagingClient:
         self._receiver.sent(messages)
         ring_for(tracker.home, self.team, messages)
         if any(message.state is State.QUEUED for message in messages):
-            self._outgoing.own.wake()
-        self._outgoing.own.copy(
+            self._receiver.publisher.wake()
+        self._receiver.publisher.copy(
             [
                 copy_of(message, tracker.origin)
                 for message in messages
@@ -256,7 +250,7 @@ class MessagingClient:
             await self._ledger.run(lambda ledger: ledger.owners.end(self.team, self.name, owner))
         await self._receiver.announcer.end()
         if self.connected:
-            await self._outgoing.receipts.flush()
+            await self._receiver.publisher.flush()
 
     async def left(self) -> list[tuple[str, int]]:
         """Return the folders of other agents with this name, and how many messages wait for each.
@@ -280,12 +274,12 @@ class MessagingClient:
         self._receiver.announcer.again()
 
     async def channels(self) -> list[str]:
-        """Return the channels that this agent is in, sorted."""
         return await self._ledger.run(lambda ledger: ledger.channels.of(self.team, self.name))
 
     async def drain(self) -> None:
         """Publish the messages, and report the outcomes, that another process wrote to the ledger."""
-        self._outgoing.wake()
+        self._receiver.publisher.wake()
+        self._proxies.wake()
         await self._receiver.look()
 
     async def waiting(self, most: int = -1) -> list[Message]:
@@ -309,7 +303,6 @@ class MessagingClient:
         )
 
     async def held(self) -> set[str]:
-        """Return the ids of this agent's held messages."""
         return set(await self._ledger.run(lambda ledger: ledger.held(team=self.team, sender=self.name)))
 
     async def version(self) -> int:
@@ -345,7 +338,7 @@ class MessagingClient:
     def _settled(self, message: Message | None) -> None:
         """Tell the sender of a message in this home; None: the receipt is for another home."""
         if message is None:
-            self._outgoing.receipts.wake()
+            self._receiver.publisher.wake()
         else:
             ring_back(self._listener.tracker.home, self.team, message)
 
@@ -384,7 +377,7 @@ class MessagingClient:
                 if rings.mail or everything:
                     await self._receiver.look(outcomes=everything)
                 if rings.all:  # a receiver in another home may have appeared
-                    self._outgoing.own.wake()
+                    self._receiver.publisher.wake()
             except LedgerGone:
                 raise
             except LedgerError as error:  # the sweep tries again
@@ -399,11 +392,10 @@ class MessagingClient:
                 if time.monotonic() - pruned >= PRUNE_EVERY:
                     await self._ledger.run(Ledger.prune)
                     pruned = time.monotonic()
-                if await self._ledger.run(self._expire):
-                    self._outgoing.own.wake()
+                await self._ledger.run(self._expire)
                 await self._receiver.look()
                 # Another process may have settled messages: for the user, or for a dead session.
-                self._outgoing.receipts.wake()
+                self._receiver.publisher.wake()
                 self._status.calm()
             except LedgerGone:
                 raise
@@ -411,16 +403,15 @@ class MessagingClient:
                 self._status.trouble(error)
             await asyncio.sleep(until_tick(SWEEP_EVERY * random.uniform(0.8, 1.2)))
 
-    def _expire(self, ledger: Ledger) -> int:
+    def _expire(self, ledger: Ledger) -> None:
         ledger.check()
-        expired = ledger.outbox.expire()
+        ledger.outbox.expire()
         tracker = self._listener.tracker
         if self.connected and tracker.attendance(ledger).online(self.name):
             tracker.limit_channels(ledger)
         tracker.recover_dead(ledger)
         if random.random() * tracker.attendance(ledger).count() < 1:  # on average, one session
-            end_gone(ledger.owners, tracker.is_alive)
-        return expired
+            ledger.owners.end_gone(tracker.is_alive)
 
     async def _stay_connected(self) -> None:
         failures, electing = 0, False
@@ -478,7 +469,8 @@ class MessagingClient:
         self._status.connect(transport.endpoint.url)
         tasks.create_task(self._listener.run(transport))
         tasks.create_task(self._receiver.announcer.run(transport, self._on_announced))
-        self._outgoing.start(transport, tasks)
+        self._receiver.publisher.start(transport, tasks)
+        tasks.create_task(self._proxies.run())
 
     @contextlib.asynccontextmanager
     async def _have_name(self) -> AsyncIterator[None]:

@@ -72,7 +72,7 @@ class Envelope:
               before this one.
     ttl:      seconds after which it expires; None: never.
     home:     the ledger that the receiver had when it was published; None: any.
-    owner:    the owner of the receiver's name when it was sent (relay.messaging.owner); None: anybody.
+    owner:    the owner of the receiver's name when it was sent (relay.messaging.name_owners); None: anybody.
     """
 
     message: Message
@@ -112,7 +112,6 @@ def copy_of(message: Message, ledger: str) -> Envelope:
 
 
 def encode(item: Envelope | Receipt) -> bytes:
-    """Return the payload of a message or receipt."""
     value: dict[str, Any]
     if isinstance(item, Receipt):
         value = {"v": VERSION, "kind": "receipt", **dict(zip(_RECEIPT, _of_receipt(item), strict=True))}
@@ -164,22 +163,22 @@ def _message(fields: _Fields, sender: str, to: str) -> Envelope:
         sender=sender,
         to=to,
         body=fields.text("body", MAX_BODY),
-        time=fields.number("time", _LATEST),
+        time=fields.seconds("time"),
         state=State.STORED,
         thread=fields.line("thread"),
         reply_to=None if fields.absent("reply_to") else fields.id("reply_to"),
         priority=priority,
         channel=fields.channel(),
-        depth=0 if fields.absent("depth") else fields.count("depth", least=0),
+        depth=0 if fields.absent("depth") else fields.count("depth"),
     )
-    sequence, base = fields.count("seq", least=0), fields.count("base", least=0)
+    sequence, base = fields.count("seq"), fields.count("base")
     if base > sequence or (base == 0) != (sequence == 0):
         raise ForeignPayload("its base does not fit its sequence")
     origin, owner = fields.text("origin"), fields.line("owner")
     ledger = origin.partition("/")[0]
     if not is_id(ledger) or origin != origin_of(ledger, priority, owner):
         raise ForeignPayload("its origin is not that of a stream of its priority and owner")
-    ttl = None if fields.absent("ttl") else fields.number("ttl", _LATEST)
+    ttl = None if fields.absent("ttl") else fields.seconds("ttl")
     return Envelope(message, origin, sequence, base, ttl, fields.line("home"), owner)
 
 
@@ -240,14 +239,14 @@ class _Fields:
         except InvalidName:
             raise ForeignPayload("its channel is no name") from None
 
-    def number(self, name: str, most: float) -> float:
+    def seconds(self, name: str) -> float:
         value = self._value.get(name)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
-            raise ForeignPayload(f"{name} is not a number from 0 to {most:g}")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LATEST:
+            raise ForeignPayload(f"{name} is not a number from 0 to {_LATEST:g}")
         return float(value)
 
-    def count(self, name: str, least: int = 1) -> int:
+    def count(self, name: str) -> int:
         value = self._value.get(name)
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 1 << 53:
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 53:
             raise ForeignPayload(f"{name} is not a count")
         return value

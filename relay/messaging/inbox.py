@@ -23,7 +23,7 @@ from relay.messaging.ledger_database import (
     keys,
     message_of,
 )
-from relay.messaging.owner import addressee, is_run
+from relay.messaging.name_owners import TYPING, addressee, is_run
 
 KEEP_DAYS = 30
 """Days for which settled messages are kept; their ids are not accepted twice."""
@@ -234,16 +234,15 @@ class Inbox:
         query = f"SELECT DISTINCT recipient FROM messages WHERE team = ? AND {_STORED} AND injecting"
         return [name for (name,) in self._db.rows(query, *keys(team))]
 
-    def recover(self, team: str, name: str, in_hand: Collection[str] = ()) -> list[Message]:
-        """Mark as uncertain, and return, the messages that a dead session of `name` was typing.
+    def recover(self, team: str, name: str, in_hand: Collection[str] = ()) -> list[str]:
+        """Mark as uncertain the messages that a dead session of `name` was typing; return their ids.
 
         in_hand: the ids of messages that a living session is giving to the agent; these are left alone.
         """
-        query = f"SELECT {COLUMNS} FROM messages WHERE team = ? AND to_key = ? AND {_STORED} AND injecting"
-        left = [message_of(row) for row in self._db.rows(query, *keys(team, name)) if row[0] not in in_hand]
-        why = "the receiver ended while it was being typed"
-        for message in left:
-            self.settle(team, name, message.id, State.UNCERTAIN, why)
+        query = f"SELECT id FROM messages WHERE team = ? AND to_key = ? AND {_STORED} AND injecting"
+        left = [id for (id,) in self._db.rows(query, *keys(team, name)) if id not in in_hand]
+        for id in left:
+            self.settle(team, name, id, State.UNCERTAIN, TYPING)
         return left
 
     def receipts(self, team: str, name: str, limit: int) -> list[Receipt]:

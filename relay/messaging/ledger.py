@@ -16,7 +16,6 @@ from pathlib import Path
 from relay import names
 from relay.errors import LedgerError, NoSuchMessage
 from relay.message import Message, OutgoingMessage, State
-from relay.messaging.attendance import Attendance
 from relay.messaging.channels import ChannelRegistry
 from relay.messaging.envelope import is_id
 from relay.messaging.inbox import KEEP_DAYS, Inbox
@@ -26,9 +25,6 @@ from relay.messaging.outbox import Outbox
 from relay.messaging.runaway import Limits
 from relay.messaging.transit import Transit, unblock
 from relay.messaging.unread import UNREAD
-
-RECENT = 60.0
-"""Precision, in seconds, of the time at which an agent was last seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,23 +41,18 @@ class NameRegistry:
     def __init__(self, db: LedgerDatabase) -> None:
         self._db = db
 
-    def register(self, team: str, name: str, seen: float | None = None, *, here: bool | None = None) -> None:
-        """Record that `name` was in `team` at `seen` (default: now), with its latest spelling.
+    def register(self, team: str, name: str, *, here: bool | None = None) -> None:
+        """Record that `name` is in `team`, with its latest spelling.
 
         here: its agent is one of this home, which gives it its messages; None: as before.
         """
-        now = self._db.now()
-        row = (*keys(team, name), name, now if seen is None else min(seen, now), here)
-        # All sessions of a home hear of every agent; only one of them writes.
-        recent = (
-            "SELECT 1 FROM registry WHERE team = ? AND key = ? AND name = ? AND seen >= ? - ? "
-            "AND here = ifnull(?, here)"
-        )
-        if not self._db.rows(recent, *row[:4], RECENT, here):
+        row = (*keys(team, name), name, here)
+        same = "SELECT 1 FROM registry WHERE team = ? AND key = ? AND name = ? AND here = ifnull(?, here)"
+        if not self._db.rows(same, *row):
             self._db.write(
-                "INSERT INTO registry VALUES (?1, ?2, ?3, ?4, ifnull(?5, 0)) ON CONFLICT DO UPDATE "
-                "SET name = excluded.name, seen = max(seen, excluded.seen), here = ifnull(?5, here)",
-                *row,
+                "INSERT INTO registry VALUES (?1, ?2, ?3, ?5, ifnull(?4, 0)) ON CONFLICT DO UPDATE "
+                "SET name = excluded.name, here = ifnull(?4, here)",
+                *(*row, self._db.now()),
             )
 
     def is_here(self, team: str, name: str) -> bool:
@@ -101,10 +92,6 @@ class Ledger(LedgerDatabase):
         self.outbox = Outbox(self)
         self.transit = Transit(self)
         self.inbox = Inbox(self)
-
-    def attendance(self, bus: str, team: str) -> Attendance:
-        """Return the attendance of `team` on the broker `bus` (`attendance.bus_of`)."""
-        return Attendance(self, bus, team)
 
     def arrive(self, team: str, name: str, owner: str | None = None) -> None:
         """Record that `name` is an agent of this home, which gives it its messages.

@@ -1,18 +1,51 @@
-"""The owners of the names in a ledger; settles the mail for a run that is over."""
+"""The owners of the names in a ledger; settles the mail for a run that is over.
+
+An owner is one run of an agent, or the agent that `-n` names in a folder.  Mail is for the owner that the
+name has when it is sent.  Mail for a run ends with the run; mail for a folder's agent waits until that name
+runs in that folder again.  Nobody else ever gets it.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import os
 import sqlite3
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 
 from relay.message import State
 from relay.messaging.ledger_database import NEXT_TURN, LedgerDatabase, advance, keys
-from relay.messaging.owner import RUN, Owner, addressee, is_run
 
+RUN, _FOLDER = "run/", "folder/"
 _NAME = "team = ? AND key = ?"
 _WAITING = "'held', 'queued', 'sent', 'stored'"
-_TYPING = "the receiver ended while it was being typed"
+TYPING = "the receiver ended while it was being typed"
 _OTHERS = "team = ?1 AND to_key = ?2 AND owner <> ?3 AND state IN"
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """id: identifies the owner to the ledgers and hosts of a team. folder: to show; "" for a run."""
+
+    id: str
+    folder: str = ""
+
+    @classmethod
+    def of_run(cls, id: str) -> Owner:
+        """Return the run `id`: from `relay wrap` to the agent's end, including every `relay restart`."""
+        return cls(RUN + id)
+
+    @classmethod
+    def of_folder(cls, folder: Path) -> Owner:
+        """Return the agent with its own name in `folder`; other hosts learn only a digest of the path."""
+        path = os.fsencode(folder)  # which need not be UTF-8
+        return cls(_FOLDER + hashlib.sha256(path).hexdigest()[:16], path.decode("utf-8", "replace"))
+
+
+def is_run(owner: str) -> bool:
+    """Return True if the owner with this id is a run, so its mail ends with it."""
+    return owner.startswith(RUN)
 
 
 class NameOwners:
@@ -66,10 +99,12 @@ class NameOwners:
         with self._db.reading() as db:
             return addressee(db, *keys(team, name))
 
-    def runs(self) -> list[tuple[str, str, str]]:
-        """Return team, name and owner of every run of this home that is not known to have ended."""
-        query = "SELECT team, name, owner FROM owners WHERE here AND latest AND NOT ended AND owner LIKE ?"
-        return self._db.rows(query, f"{RUN}%")
+    def end_gone(self, is_alive: Callable[[str, str], bool]) -> None:
+        """End the runs of this home whose agents are gone. is_alive: called with (team, name)."""
+        runs = "SELECT team, name, owner FROM owners WHERE here AND latest AND NOT ended AND owner LIKE ?"
+        for team, name, owner in self._db.rows(runs, f"{RUN}%"):
+            if not is_alive(team, name):
+                self.end(team, name, owner)
 
     def ended(self, team: str) -> set[str]:
         """Return the names (names.key) in `team` whose last owner was a run that is over."""
@@ -91,11 +126,11 @@ class NameOwners:
         )
 
 
-def end_gone(owners: NameOwners, is_alive: Callable[[str, str], bool]) -> None:
-    """End the runs of this home whose agents are gone. is_alive: called with (team, name)."""
-    for team, name, owner in owners.runs():
-        if not is_alive(team, name):
-            owners.end(team, name, owner)
+def addressee(db: sqlite3.Connection, team: str, key: str) -> tuple[str | None, bool]:
+    """Return the owner of the name `key` of `team` (None: not known), and whether it has ended."""
+    row = db.execute("SELECT owner, ended FROM owners WHERE team = ? AND key = ? AND latest", (team, key))
+    owner, ended = row.fetchone() or (None, 0)
+    return owner, bool(ended)
 
 
 def _give_up(db: sqlite3.Connection, its: tuple[str, ...], name: str, owner: str | None) -> None:
@@ -106,7 +141,7 @@ def _give_up(db: sqlite3.Connection, its: tuple[str, ...], name: str, owner: str
         "UPDATE messages SET state = iif(injecting, ?4, ?5), "
         f"detail = iif(injecting, ?6, ?7), turn = ifnull(turn, {NEXT_TURN}) "
         "WHERE team = ?1 AND to_key = ?2 AND owner IS ?3 AND state = 'stored' AND here",
-        (*its, owner, State.UNCERTAIN, State.REJECTED, _TYPING, f"{name} has ended"),
+        (*its, owner, State.UNCERTAIN, State.REJECTED, TYPING, f"{name} has ended"),
     )
     pending = f"{mail} AND state IN ('held', 'queued', 'sent')"
     advance(db, pending, (*its, owner), State.EXPIRED, f"{name} has ended")

@@ -11,7 +11,6 @@ import sqlite3
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from operator import itemgetter
 from typing import Any, NamedTuple
 
 from relay import names
@@ -24,6 +23,7 @@ from relay.messaging.ledger_database import (
     advance,
     insert,
     keys,
+    mark,
     message_of,
 )
 from relay.messaging.runaway import WEEK, WINDOW, Limits, Pair, suspicion
@@ -152,15 +152,9 @@ class Outbox:
 
         owner: the owner of the sender's name (None: not known); messages of other owners are left out.
         """
-        who = (*keys(team, sender), owner)
         its_own = "(sent_by IS NULL OR ?3 IS NULL OR sent_by = ?3)"
         news = f"team = ?1 AND sender_key = ?2 AND told <> state AND {its_own}"
-        if not self._db.rows(f"SELECT 1 FROM messages WHERE {news} LIMIT 1", *who):
-            return []
-        with self._db.transaction() as db:
-            told = f"UPDATE messages SET told = state WHERE {news} RETURNING place, {COLUMNS}"
-            rows = sorted(db.execute(told, who).fetchall(), key=itemgetter(0))
-        return [message_of(row) for _, *row in rows]
+        return mark(self._db, "told = state", news, *keys(team, sender), owner)
 
     def heard(self, ids: Iterable[str]) -> None:
         """Record that the sender knows the states of these messages."""

@@ -15,7 +15,6 @@ import contextlib
 import os
 import random
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,12 +40,9 @@ REQUEST_AGAIN_AFTER = 4.0
 """Seconds after which a new listener requests the retained announcements again: one may slip through between
 the retained and the live ones, and would go unnoticed until the next."""
 
-MOST = 10
-"""Maximum announcements of one agent recorded in a second; of further ones, only the latest is recorded, at
-the end of the second: one agent's flood must not keep the ledger busy."""
+WRITE_EVERY = 0.1
+"""Seconds between two writes of announcements: one agent's flood must not keep the ledger busy."""
 
-_SECOND = 1.0
-_MANY = 256  # maximum announcements that wait to be recorded; while it is reached, no payload is processed
 _RETRY = 1.0  # seconds until a failed write to the ledger is retried
 _LISTENERS = 5  # maximum for one team at a time; all but the last hang
 
@@ -66,11 +62,9 @@ class PresenceListener:
     unheard: Callable[[], None]
     _lock: int | None = None  # the lock's file descriptor, while this client listens
     _life: int | None = None  # the FIFO's, closed with it
-    _arrived: asyncio.Queue[Heard] = field(default_factory=lambda: asyncio.Queue(_MANY), init=False)
-    _counts: Counter[str] = field(default_factory=Counter, init=False)  # by name, since `_counted`
-    _counted: float = field(default=float("-inf"), init=False)  # seconds, monotonic
-    _late: dict[str, Heard] = field(default_factory=dict, init=False)  # by name: the latest of too many
-    _came_late: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    # The latest announcement of each kind that is not recorded yet: by name, whether online, and retained.
+    _arrived: dict[tuple[str, bool, bool], Heard] = field(default_factory=dict, init=False)
+    _came: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     # The last sign of life of each listener, and when it was first seen; seconds, monotonic.
     _signs: dict[int, tuple[int, float]] = field(default_factory=dict, init=False)
 
@@ -106,7 +100,6 @@ class PresenceListener:
         assert self._lock is not None
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._write())
-            tasks.create_task(self._catch_up())
             tasks.create_task(self._repeat(transport))
             while True:
                 os.utime(self._lock)
@@ -135,34 +128,15 @@ class PresenceListener:
             if descriptor is not None:
                 os.close(descriptor)
         self._lock = self._life = None
-        self._arrived = asyncio.Queue(_MANY)
-        self._late.clear()
+        self._arrived.clear()
 
-    async def hear(self, heard: Presence, *, retained: bool) -> None:
-        """Record an announcement, if this client listens for its home."""
-        if not self.listening:
-            return
-        taken = Heard(heard, retained, max(0.0, time.time() - heard.seen))
-        name, now = names.key(heard.name), time.monotonic()
-        if now - self._counted >= _SECOND:
-            self._counts.clear()
-            self._counted = now
-        self._counts[name] += 1
-        if name in self._late or self._counts[name] > MOST:
-            self._late[name] = taken
-            self._came_late.set()
-        else:
-            await self._arrived.put(taken)
-
-    async def _catch_up(self) -> None:
-        """Once a second, process the latest announcement of each agent that made too many."""
-        while True:
-            await self._came_late.wait()
-            await asyncio.sleep(_SECOND)
-            self._came_late.clear()
-            late, self._late = self._late, {}
-            for each in late.values():
-                await self._arrived.put(each)
+    def hear(self, heard: Presence, *, retained: bool) -> None:
+        """Record an announcement soon, if this client listens for its home."""
+        if self.listening:
+            kind = names.key(heard.name), heard.online, retained
+            self._arrived.pop(kind, None)  # the new one comes behind the others
+            self._arrived[kind] = Heard(heard, retained, max(0.0, time.time() - heard.seen))
+            self._came.set()
 
     async def _listen(self, transport: MqttTransport) -> None:
         await self.tracker.begin()
@@ -181,11 +155,12 @@ class PresenceListener:
         await self._subscribe(transport, own=False)
 
     async def _write(self) -> None:
-        """Record announcements as they arrive, all queued ones at once."""
+        """Record announcements as they arrive, those of WRITE_EVERY at once."""
         while True:
-            batch = [await self._arrived.get()]
-            while not self._arrived.empty():
-                batch.append(self._arrived.get_nowait())
+            await self._came.wait()
+            self._came.clear()
+            batch = [*self._arrived.values()]
+            self._arrived.clear()
             while True:
                 try:
                     if not await self.tracker.hear(*batch):
@@ -197,6 +172,7 @@ class PresenceListener:
             own = self.own_boot()
             if any(each.presence.boot == own and not each.retained for each in batch):
                 self._say_informed()
+            await asyncio.sleep(WRITE_EVERY)
 
     def _say_informed(self) -> None:
         # The broker sends what it retained before its copy of our announcement, made after we subscribed.

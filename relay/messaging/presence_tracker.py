@@ -1,27 +1,138 @@
-"""Writes the presences of a team to the ledger of this home, and reads them from there.
+"""The presences of a team: one session of this home writes them to the ledger, and all read them there.
 
-announcement ─→ ledger: which agents are online, when seen, channels, waiting mail ─→ the senders' bells
+    an announcement ─→ presence_listener ─→ PresenceTracker.hear ─→ Attendance, owners, channels, transit
+                                                                 ─→ the bells of senders with mail for it
+
+A team of the same name exists on each broker separately; `bus_of` distinguishes them.
 """
 
 from __future__ import annotations
 
+import hashlib
 import time
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from typing import Any
 
 from relay import names
 from relay.home import Home
-from relay.messaging.attendance import Attendance
 from relay.messaging.doorbell import ring
 from relay.messaging.ledger import Ledger
-from relay.messaging.name_owners import end_gone
-from relay.messaging.owner import Owner
+from relay.messaging.ledger_database import LedgerDatabase, keys
+from relay.messaging.name_owners import Owner
 from relay.storage.locks import is_held
 from relay.storage.sqlite import Writer
+from relay.transport.endpoint import endpoints
 from relay.transport.name_claims import is_present
-from relay.transport.presence import Presence
+from relay.transport.presence import MISSED, REPLACED, Presence
 
-SEEN_EVERY = 3600.0
-"""Seconds between two ledger entries that an agent is online."""
+_SHOWN = ("name", "online", "seen", "boot", "session", "home", "host", "every", "owner", "over")
+"""The columns that hold the fields of Presence."""
+
+_shown = attrgetter(*_SHOWN)
+_ROW = "SELECT {} FROM presences WHERE bus = ? AND team = ? {}"
+_ITS = "AND key = ?"
+
+
+def bus_of(urls: str | None) -> str:
+    """Return an id for the broker at `urls`, the same for all its users; "" for the embedded one.
+
+    urls: as for `endpoints`; the order of the nodes does not matter. Raise BrokerError.
+    """
+    if urls is None:
+        return ""
+    nodes = ",".join(sorted({node.url for node in endpoints(urls)}))
+    return hashlib.sha256(nodes.encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True, slots=True)
+class Attendance:
+    """The presences of `team` on the broker `bus`, within a job of the ledger."""
+
+    db: LedgerDatabase
+    bus: str
+    team: str
+
+    def hear(self, heard: Presence, age: float = 0.0) -> bool:
+        """Record an announcement; return True if its agent has just appeared (come online, or restarted).
+
+        age: the seconds for which the broker had retained it; 0 for a live announcement.
+        """
+        was_online = False
+        for before, silence in self._find(heard.name):
+            known = before.boot == heard.boot
+            was_online = known and before.online
+            # A goodbye from an unknown connection counts only if it is a later one of the same run, which
+            # never announced itself.
+            later = heard.session == before.session != "" and heard.boot > before.boot
+            if not (heard.online or known or later):
+                return False
+            if was_online and heard.online:
+                age = min(age, silence)  # its host's clock may be slow; it was heard since
+        row = (self.bus, *keys(self.team, heard.name), *_shown(heard), self.db.now() - age)
+        values = ", ".join("?" * len(row))
+        self.db.write(f"INSERT OR REPLACE INTO presences VALUES ({values})", *row)
+        return heard.online and age < MISSED * heard.every and not was_online
+
+    def leave(self, home: str, present: Callable[[str], bool]) -> None:
+        """Mark agents of `home` that are not `present` as offline: nobody may have heard them leave."""
+        for (name,) in self._rows("name", "AND home = ? AND online", home):
+            if not present(name):
+                gone = "UPDATE presences SET online = 0 WHERE bus = ? AND team = ? AND key = ?"
+                self.db.write(gone, self.bus, *keys(self.team, name))
+
+    def online(self, name: str, owner: str | None = None) -> bool:
+        """Return True if `name` is online, and has no owner other than `owner`, if that is given."""
+        return self.home(name, owner) is not None
+
+    def taken(self, name: str, owner: str | None) -> bool:
+        """Return True if `name` is online and has an owner other than `owner`."""
+        return self.online(name) and not self.online(name, owner)
+
+    def boot(self, name: str) -> str:
+        """Return the id of the connection on which `name` was last heard; "" if it never was."""
+        return "".join(found.boot for found, _ in self._find(name))
+
+    def there(self, name: str) -> bool:
+        """Return True if `name` is online, or went offline a moment ago without having ended."""
+        return any(
+            not found.over and (found.online or silence < REPLACED) for found, silence in self._find(name)
+        )
+
+    def home(self, name: str, owner: str | None = None) -> str | None:
+        """Return the ledger that `name` announced ("": none); None if `online` is False."""
+        for found, _ in self._find(name):
+            if found.online and owner in {None, found.owner or owner}:
+                return found.home
+        return None
+
+    def count(self) -> int:
+        """Return the number of online agents."""
+        ((count,),) = self._rows("count(*)", f"AND online AND ? - heard < {MISSED} * every", self.db.now())
+        return int(count)
+
+    def roster(self, known: Iterable[str], name: str | None = None) -> list[Presence]:
+        """Return all agents, sorted by name: those that announced themselves, and those only `known`.
+
+        name: return only this agent.
+        """
+        everybody = {names.key(each): Presence(each, False, 0.0) for each in known}
+        everybody |= {names.key(found.name): found for found, _ in self._find(name)}
+        return [everybody[key] for key in sorted(everybody)]
+
+    def _find(self, name: str | None) -> Iterator[tuple[Presence, float]]:
+        """Yield all presences, or that of `name`, as of now, and the seconds since each was heard."""
+        now = self.db.now()
+        which = ("",) if name is None else (_ITS, names.key(name))
+        for *shown, heard in self._rows(", ".join((*_SHOWN, "heard")), *which):
+            found = Presence(**dict(zip(_SHOWN, shown, strict=True)))
+            silence = now - heard
+            online = bool(found.online) and silence < MISSED * found.every
+            yield replace(found, online=online, over=bool(found.over)), silence
+
+    def _rows(self, columns: str, condition: str, *values: object) -> list[Any]:
+        return self.db.rows(_ROW.format(columns, condition), self.bus, *keys(self.team), *values)
 
 
 def is_alive(home: Home, team: str, name: str) -> bool:
@@ -51,13 +162,10 @@ class PresenceTracker:
     team: str
     name: str
     origin: str
-    # When each agent was last noted; seconds, monotonic.
-    _noted: dict[str, float] = field(default_factory=dict, init=False)
 
     async def arrive(self, owner: str | None) -> None:
         """Record that this client's agent has its name. Raise LedgerError."""
         await self.ledger.run(lambda ledger: ledger.arrive(self.team, self.name, owner))
-        self._noted[names.key(self.name)] = time.monotonic()
 
     async def leave(self) -> None:
         """Send the messages for this client's agent to the home in which its name is. Raise LedgerError."""
@@ -84,9 +192,6 @@ class PresenceTracker:
         Return False if one of these senders has no session. Raise LedgerError if nothing was recorded.
         """
         concerned = await self.ledger.run(lambda ledger: self._note(ledger, batch))
-        for each in batch:
-            if self._is_news(each.presence.name, _silence(each)):
-                self._noted[names.key(each.presence.name)] = time.monotonic() - _silence(each)
         rung = [ring(self.home, self.team, sender) for sender in concerned]
         return all(rung)
 
@@ -97,8 +202,7 @@ class PresenceTracker:
             heard = each.presence
             there = self.attendance(ledger)
             elsewhere = heard.home != self.origin
-            if self._is_news(heard.name, _silence(each)):
-                ledger.registry.register(self.team, heard.name, ledger.now() - _silence(each))
+            ledger.registry.register(self.team, heard.name)
             # A will has the channels that its agent was in when it connected; listeners know better.
             if elsewhere and (heard.online or each.retained):
                 ledger.channels.heard(self.team, heard.name, heard.channels)
@@ -128,11 +232,7 @@ class PresenceTracker:
     def _end(self, ledger: Ledger) -> None:
         """Settle the mail of ended agents of this home."""
         self.recover_dead(ledger)
-        end_gone(ledger.owners, self.is_alive)
-
-    def _is_news(self, name: str, age: float) -> bool:
-        seen = time.monotonic() - age
-        return seen - self._noted.get(names.key(name), float("-inf")) >= SEEN_EVERY
+        ledger.owners.end_gone(self.is_alive)
 
     def _note_owner(self, ledger: Ledger, heard: Presence) -> None:
         """Record the owner of a name in another home, unless an agent of this home has it."""
@@ -146,7 +246,7 @@ class PresenceTracker:
 
     def attendance(self, ledger: Ledger) -> Attendance:
         """Return the attendance; call it within a ledger job."""
-        return ledger.attendance(self.bus, self.team)
+        return Attendance(ledger, self.bus, self.team)
 
     def there(self, ledger: Ledger, name: str) -> bool:
         """Return True if `name` is online (heard recently, or of this home); call it within a ledger job."""
@@ -195,8 +295,3 @@ class PresenceTracker:
 
     def _is_here(self, name: str) -> bool:
         return is_present(self.home, self.team, name)
-
-
-def _silence(heard: Heard) -> float:
-    """Return the seconds since the agent was known to be online; a will is as old as its connection."""
-    return heard.age if heard.retained or not heard.presence.online else 0.0

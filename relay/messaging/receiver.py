@@ -29,8 +29,8 @@ from relay.messaging.envelope import MAX_RECEIPT, Envelope, ForeignPayload, Rece
 from relay.messaging.events import MessageStored, OutcomeReported, StatusReported
 from relay.messaging.inbox import NEWS
 from relay.messaging.ledger import Ledger
-from relay.messaging.outgoing import Outgoing
 from relay.messaging.presence_listener import PresenceListener
+from relay.messaging.publisher import Publisher
 from relay.storage.sqlite import Writer
 from relay.transport import name_claims, presence, topics
 from relay.transport.announcer import Announcer
@@ -103,7 +103,7 @@ class ConnectionStatus:
 class Receiver:
     """Receives for `name`, and publishes MessageStored and OutcomeReported.
 
-    owner:   the owner of the name (relay.messaging.owner); None: nobody in particular.
+    owner:   the owner of the name (relay.messaging.name_owners); None: nobody in particular.
     room:    how many messages may wait for `name` (0: no limit); further ones stay with their senders.
     ignored: the number of payloads that were not relay's, or did not match their topic.
     """
@@ -115,7 +115,7 @@ class Receiver:
     room: int
     listener: PresenceListener
     announcer: Announcer
-    outgoing: Outgoing
+    publisher: Publisher
     status: ConnectionStatus
     publish: Callable[[Event], None]
     ignored: int = 0
@@ -139,7 +139,7 @@ class Receiver:
                             if (handed := self._hand_over(inbound, topic)) is not None:
                                 taking.append(handed)
                         case topics.PresenceTopic(name=level):
-                            await self._hear(inbound, level)
+                            self._hear(inbound, level)
                         case None:
                             raise ForeignPayload("not a topic of ours")
                 while taking and (taking[0].done() or len(taking) > TAKING):
@@ -266,7 +266,7 @@ class Receiver:
                 ledger.inbox.store(self.team, item, self.room, self.owner)
 
         def taken(_: None) -> None:
-            (self.outgoing.own if isinstance(item, Receipt) else self.outgoing.receipts).wake()
+            self.publisher.wake()
             self._look_soon()
 
         return self.ledger.run(take, taken)
@@ -277,7 +277,7 @@ class Receiver:
             await self.ledger.run(lambda ledger: ledger.outbox.heard(known))
             self._known -= known
 
-    async def _hear(self, inbound: Inbound, level: str) -> None:
+    def _hear(self, inbound: Inbound, level: str) -> None:
         heard = presence.decode(inbound.payload, level) or name_claims.decode(inbound.payload, level)
         if heard is None:
             raise ForeignPayload("neither an announcement nor a claim")
@@ -286,6 +286,6 @@ class Receiver:
             if own and heard.session != self.announcer.session:
                 self.announcer.again()  # an objection
         else:
-            await self.listener.hear(heard, retained=inbound.retained)
+            self.listener.hear(heard, retained=inbound.retained)
             if own:
                 self.announcer.hear_own(heard, retained=inbound.retained)

@@ -43,7 +43,6 @@ class ReplyChain:
         self._last[names.key(message.sender)] = message
 
     def sent(self) -> None:
-        """Record that the agent has sent something."""
         self._answered = True
 
     def answers(self, to: str) -> Message | None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import sqlite3
 import sys
 from collections.abc import Callable, Collection, Iterable
-from operator import itemgetter
 from typing import Any
 
 from relay import names
@@ -25,6 +24,7 @@ from relay.messaging.ledger_database import (
     LedgerDatabase,
     advance,
     keys,
+    mark,
     message_of,
 )
 
@@ -107,13 +107,8 @@ class Transit:
     def copies(self, team: str, sender: str) -> list[Envelope]:
         """Return envelopes for messages of `sender` within this home that are still to be published, once."""
         due = f"{_SENDER} AND {_DUE} AND here AND due <= ?"
-        who = (*keys(team, sender), self._db.now())
-        if not self._db.rows(f"SELECT 1 FROM messages WHERE {due} LIMIT 1", *who):
-            return []
-        with self._db.transaction() as db:
-            published = f"UPDATE messages SET due = NULL WHERE {due} RETURNING place, {COLUMNS}"
-            rows = sorted(db.execute(published, who).fetchall(), key=itemgetter(0))
-        return [copy_of(message_of(row), self._db.origin) for _, *row in rows]
+        found = mark(self._db, "due = NULL", due, *keys(team, sender), self._db.now())
+        return [copy_of(message, self._db.origin) for message in found]
 
     def ask(self, team: str, sender: str, home: Callable[[str], str | None]) -> list[Envelope]:
         """Return messages of `sender` that wait in another home, to ask it for their outcomes.
@@ -268,8 +263,8 @@ class Transit:
         statement = f"UPDATE messages SET detail = ? WHERE {queued} AND detail IS NOT ?"
         self._db.write(statement, why, *keys(team, sender), why)
 
-    def receipt(self, team: str, receipt: Receipt) -> bool:
-        """Record the outcome of a message that its receiver reports; return False for an unknown message."""
+    def receipt(self, team: str, receipt: Receipt) -> None:
+        """Record the outcome of a message that its receiver reports."""
         its = (receipt.id, *keys(team, receipt.sender, receipt.receiver))
         found = self._db.rows(
             "SELECT sequence, state, team, sender_key, to_key, priority, owner FROM messages "
@@ -299,7 +294,6 @@ class Transit:
                         f"AND {_STREAM}",
                         (now, base, *stream),
                     )
-        return bool(found)
 
     def senders_with_mail(self, team: str) -> list[str]:
         """Return the agents of this home with messages in `team` to publish, or to ask about, now."""

@@ -71,7 +71,7 @@ from relay.injection.audit_log import AuditLog
 from relay.injection.budget import Budget
 from relay.memory.store import MemoryStore
 from relay.messaging.client import MessagingClient
-from relay.messaging.owner import Owner
+from relay.messaging.name_owners import Owner
 from relay.messaging.runaway import Limits
 from relay.policy import Policy
 from relay.recording.asciicast import Header

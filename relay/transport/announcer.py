@@ -27,7 +27,7 @@ class Announcer:
     """Announces one agent, in one run of its messaging client.
 
     home:    the origin of its ledger.
-    session: the id of the run.
+    session: the id of the run. boot: that of the current connection.
     owner:   the owner of its name; "": nobody in particular.
     read:    returns the agent's current channels, and the number of online agents: the more of them, the
              rarer the announcements.
@@ -45,23 +45,18 @@ class Announcer:
     _over: bool = False  # the agent has ended
     _held: bool = False  # True once this run has won the name from other homes
     _connections: int = 0
-    _boot: str = ""  # of the current connection
+    boot: str = field(default="", init=False)
     _again: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def connecting(self) -> None:
         """Begin another connection, with a greater boot id than earlier ones. Raise LedgerError."""
         self._connections += 1
-        self._boot = f"{self._connections:06x}-{secrets.token_hex(8)}"
+        self.boot = f"{self._connections:06x}-{secrets.token_hex(8)}"
         self._channels, self._crowd = await self.read()
-
-    @property
-    def boot(self) -> str:
-        """The id of the current connection."""
-        return self._boot
 
     def announcement(self, *, online: bool) -> tuple[str, bytes]:
         """Return topic and payload. online: False for a goodbye, or the will of the current connection."""
-        whose = (self._boot, self.session, self.home, self._host)
+        whose = (self.boot, self.session, self.home, self._host)
         rest = (self._interval(), tuple(self._channels), self.owner, self._over)
         said = Presence(self.name, online, time.time(), *whose, *rest)
         return topics.presence(self.team, self.name), presence.encode(said)
@@ -74,7 +69,7 @@ class Announcer:
 
     def hear_own(self, heard: Presence, *, retained: bool) -> None:
         """Handle an announcement under this agent's name. Raise ConnectionLost if another session has it."""
-        if heard.boot == self._boot and heard.online:
+        if heard.boot == self.boot and heard.online:
             return
         if self._held and heard.online and not retained and heard.session < self.session:
             raise ConnectionLost(f"another session uses the name {self.name}; claiming it again.")

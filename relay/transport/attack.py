@@ -22,7 +22,7 @@ from relay.transport import topics
 from relay.transport.credentials import Credentials, Login
 from relay.transport.endpoint import Endpoint
 from relay.transport.mqtt import ConnectionLost, MqttTransport, connected
-from relay.transport.probe_result import ADVICE, Finding, ProbeResult
+from relay.transport.probe_result import ADVICE, Finding, ProbeResult, unproved
 from relay.transport.visitor import Ear, accepts, beside, hearing, token
 
 _WILL_SECONDS = 0.5  # for a broker to notice that a connection broke
@@ -43,9 +43,9 @@ class Attack:
         """Try everything; return a row for each key of ADVICE ("team" only if their teams differ)."""
         own = await self._own()
         if own.status is not Finding.HOLDS:
+            others = (key for key in ADVICE if key != "team")
             why = f"{self._who}: even what they must be able to do fails."
-            others = [key for key in ADVICE if key not in {"own", "team"}]
-            return [own, *(ProbeResult(key, Finding.UNPROVED, why) for key in others)]
+            return [own, *unproved(others, [own], why)]
         team, name, inbox = self._victim.team, self._victim.name, self._own_inbox
         below = f"{topics.ROOT}/{team}"
         return [

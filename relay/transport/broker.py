@@ -60,15 +60,14 @@ class PortTaken(BrokerError):
     """Another program took the broker's port just before the broker could."""
 
 
-def ensure(home: Home, *, port: int | None = None, keep: bool = False, linger: float = LINGER) -> Endpoint:
+def ensure(home: Home, *, port: int | None = None, keep: bool = False) -> Endpoint:
     """Return the running broker of `home`; start one if there is none. Raise BrokerError if that fails.
 
-    port:   where a new broker listens; default: the last port if it is still free, otherwise any.
-    keep:   keep it running until `stop`, even without users.
-    linger: seconds for which the broker outlives its last user, if it is started here and not kept.
+    port: where a new broker listens; default: the last port if it is still free, otherwise any.
+    keep: keep it running until `stop`, even without users.
     """
     with _election(home):
-        endpoint = _ensure(home, port, linger)
+        endpoint = _ensure(home, port)
         if keep:
             (home.broker / broker_supervisor.KEEP).touch(0o600)
         return endpoint
@@ -79,7 +78,7 @@ def admit(home: Home, team: str, name: str, *, port: int | None = None) -> tuple
     # Before the election, so that one reload serves all processes that wait here.
     credentials = _store(home).get(team, name)
     with _election(home):
-        endpoint = _ensure(home, port, LINGER)
+        endpoint = _ensure(home, port)
         if not _is_admitted(home, endpoint.port, credentials):
             endpoint = _reload(home, endpoint) or endpoint
         return endpoint, credentials
@@ -157,7 +156,7 @@ def run(home: Home, *, port: int | None = None) -> int:
         if not wait_lock(alive, _ASKING):
             os.close(alive)
             raise BrokerError("a broker is already running; `relay broker status` says where.")
-        process = _launch(home, alive, port, -1, foreground=True)
+        process = _launch(home, alive, port, foreground=True)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: process.terminate())
     return process.wait()
@@ -191,7 +190,7 @@ def _election(home: Home) -> contextlib.AbstractContextManager[None]:
     return locked(home.broker / "election.lock", _ELECTION_SECONDS)
 
 
-def _ensure(home: Home, port: int | None, linger: float) -> Endpoint:
+def _ensure(home: Home, port: int | None) -> Endpoint:
     """Do the work of `ensure`, under the election lock."""
     alive = open_lock(home.broker / "alive.lock")
     try:
@@ -208,7 +207,7 @@ def _ensure(home: Home, port: int | None, linger: float) -> Endpoint:
                     )
         for others in range(_PORTS_TAKEN):
             try:
-                _launch(home, os.dup(alive), port, linger, foreground=False)
+                _launch(home, os.dup(alive), port, foreground=False)
                 break
             except PortTaken:
                 if port is not None or others == _PORTS_TAKEN - 1:
@@ -221,9 +220,7 @@ def _ensure(home: Home, port: int | None, linger: float) -> Endpoint:
     return found[0]
 
 
-def _launch(
-    home: Home, alive: int, port: int | None, linger: float, *, foreground: bool
-) -> subprocess.Popen[bytes]:
+def _launch(home: Home, alive: int, port: int | None, *, foreground: bool) -> subprocess.Popen[bytes]:
     """Start a supervisor that inherits `alive` (closed here) and wait until its broker is ready."""
     report, reporter = os.pipe()
     with open(report, "rb") as reported:
@@ -243,6 +240,7 @@ def _launch(
                     f"cannot write the broker's files in {home.broker}: {error.strerror}. "
                     "Free some space, make it writable, or set RELAY_HOME to another directory."
                 ) from None
+            linger = -1 if foreground else LINGER
             arguments = map(str, (binary(), _config(home), linger, alive, reporter))
             process = subprocess.Popen(
                 [sys.executable, "-I", "-S", "-c", broker_supervisor.PROGRAM, _PACKAGES, *arguments],
@@ -327,7 +325,7 @@ def _reload(home: Home, endpoint: Endpoint | None) -> Endpoint | None:
                 printed += log.read()
                 if b"Failed to reload" in printed:
                     _stop(home)
-                    return _ensure(home, endpoint.port, LINGER)
+                    return _ensure(home, endpoint.port)
                 if time.monotonic() > deadline:
                     raise BrokerError(
                         f"the broker did not accept a new agent. See {_log(home)}; restarting it with `relay "

@@ -58,7 +58,7 @@ class Connector:
             )
             # All users of the embedded broker share the ledger, which keeps the mail of absent agents. If the
             # broker kept it too, it could fill up, and would then accept nothing more from anybody.
-            login = _login(endpoint, credentials, mailbox, False, farewell)
+            login = _login(endpoint, credentials, mailbox, farewell)
             # The broker knows this login, but nats-server refuses every login while it reloads its
             # configuration for another agent.
             for _ in range(_LOGINS - 1):
@@ -70,7 +70,7 @@ class Connector:
         failures: list[BrokerError] = []
         for endpoint in tuple(self._nodes):
             try:
-                login = _login(endpoint, credentials, mailbox, mailbox, farewell)
+                login = replace(_login(endpoint, credentials, mailbox, farewell), keep=mailbox)
                 return await MqttTransport(endpoint, login, patience=patience).connect()
             except BrokerError as error:
                 failures.append(error)
@@ -94,12 +94,7 @@ class Connector:
 
 
 def _login(
-    endpoint: Endpoint,
-    credentials: Credentials,
-    mailbox: bool,
-    keep: bool,
-    farewell: tuple[str, bytes] | None,
+    endpoint: Endpoint, credentials: Credentials, mailbox: bool, farewell: tuple[str, bytes] | None
 ) -> Login:
     login = for_endpoint(endpoint, credentials)
-    client_id = login.client_id if mailbox else anybody()
-    return replace(login, client_id=client_id, keep=keep, farewell=farewell)
+    return replace(login, client_id=login.client_id if mailbox else anybody(), farewell=farewell)

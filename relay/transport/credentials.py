@@ -88,7 +88,7 @@ class CredentialStore:
         """Return the credentials of `name` in `team`; the first process that asks creates them."""
         path = self._path(team, name)
         if not path.exists():
-            self._write(Credentials(level(team), level(name), secrets.token_urlsafe(24)), replace=False)
+            self.put(Credentials(level(team), level(name), secrets.token_urlsafe(24)), replace=False)
         return _read(path)
 
     def find(self, team: str, name: str) -> Credentials | None:
@@ -96,12 +96,7 @@ class CredentialStore:
         path = self._path(team, name)
         return _read(path) if path.exists() else None
 
-    def put(self, credentials: Credentials) -> None:
-        """Store `credentials`, replacing older ones of that agent."""
-        self._write(credentials, replace=True)
-
     def remove(self, team: str, name: str) -> None:
-        """Forget the credentials of `name` in `team`."""
         self._path(team, name).unlink(missing_ok=True)
 
     def all(self, team: str | None = None) -> Iterator[Credentials]:
@@ -109,7 +104,8 @@ class CredentialStore:
         for path in sorted(self._directory.glob("*.json" if team is None else f"{level(team)}.*.json")):
             yield _read(path)
 
-    def _write(self, credentials: Credentials, *, replace: bool) -> None:
+    def put(self, credentials: Credentials, *, replace: bool = True) -> None:
+        """Store `credentials`; replace: even if that agent has some."""
         path = self._path(credentials.team, credentials.name)
         try:
             write_private(path, json.dumps(asdict(credentials)), replace=replace)

@@ -129,7 +129,6 @@ async def contend(transport: MqttTransport, team: str, claim: NameClaim, announc
 
 
 def encode(claim: NameClaim) -> bytes:
-    """Return the payload of a claim."""
     value = {"v": presence.VERSION, "claim": True} | asdict(claim)
     return json.dumps(value, separators=(",", ":")).encode()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import BinaryIO, NamedTuple
 
 CONNACK = 0x20
 PUBLISH = 0x30
@@ -10,12 +10,6 @@ DISCONNECT = b"\xe0\x00"
 KEEPALIVE_SECONDS = 60
 
 _FLAGS = 0x80 | 0x40 | 0x02  # user, password, clean session
-
-
-class Reader(Protocol):
-    """A blocking binary file, such as `socket.makefile` returns."""
-
-    def read(self, size: int, /) -> bytes: ...
 
 
 class Packet(NamedTuple):
@@ -41,7 +35,7 @@ def publish(topic: str, payload: bytes) -> bytes:
     return _packet(PUBLISH | 0x02, _field(topic.encode()) + b"\x00\x02" + payload)
 
 
-def read(reader: Reader) -> Packet:
+def read(reader: BinaryIO) -> Packet:
     """Return the next packet. Raise EOFError if the connection ends first."""
     first, size, shift = _exactly(reader, 1)[0], 0, 0
     while True:
@@ -52,7 +46,7 @@ def read(reader: Reader) -> Packet:
             return Packet(first & 0xF0, _exactly(reader, size))
 
 
-def _exactly(reader: Reader, size: int) -> bytes:
+def _exactly(reader: BinaryIO, size: int) -> bytes:
     found = reader.read(size)
     if len(found) < size:
         raise EOFError("the connection ended")

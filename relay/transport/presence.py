@@ -39,10 +39,6 @@ MAX_CHANNELS = 128
 _PER_SECOND = 4.0  # announcements that a home's listener hears in a large team
 VERSION = 1
 FOREIGN = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, InvalidName)
-_FIELDS = (
-    *("name", "boot", "session", "home", "host", "time", "online", "every", "channels"),
-    *("owner", "over"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +51,7 @@ class Presence:
     home:     the origin of its home's ledger; host: the name of its machine.
     every:    seconds after which it announces itself again, at the latest.
     channels: the channels that it is in.
-    owner:    the owner of its name (relay.messaging.owner); "": not known.
+    owner:    the owner of its name (relay.messaging.name_owners); "": not known.
     over:     the agent has ended; otherwise an offline agent may be back in a moment.
     """
 
@@ -81,9 +77,8 @@ def interval(online: int) -> float:
 
 
 def encode(announced: Presence) -> bytes:
-    """Return the payload of an announcement."""
-    said = asdict(announced) | {"time": announced.seen}
-    value = {"v": VERSION} | {field: said[field] for field in _FIELDS}
+    value = {"v": VERSION} | asdict(announced)
+    value["time"] = value.pop("seen")
     return json.dumps(value, separators=(",", ":")).encode()
 
 

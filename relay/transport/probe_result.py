@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -23,6 +24,12 @@ class ProbeResult:
     @property
     def claim(self) -> str:
         return CLAIMS[self.key]
+
+
+def unproved(keys: Iterable[str], found: Iterable[ProbeResult], why: str) -> list[ProbeResult]:
+    """Return a row for each of `keys` that is not among `found`."""
+    known = {row.key for row in found}
+    return [ProbeResult(key, Finding.UNPROVED, why) for key in keys if key not in known]
 
 
 CLAIMS = {

@@ -15,7 +15,7 @@ from relay.message import Message, OutgoingMessage, State
 from relay.messaging.client import MessagingClient
 from relay.messaging.doorbell import ring_for
 from relay.messaging.events import MessageStored, OutcomeReported, StatusReported
-from relay.messaging.owner import Owner
+from relay.messaging.name_owners import Owner
 from relay.messaging.runaway import Limits
 from relay.names import PERSON
 from relay.transport import broker

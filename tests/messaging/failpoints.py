@@ -32,12 +32,12 @@ from relay.errors import MessageRefused
 from relay.eventbus import Event
 from relay.home import Home
 from relay.message import Message, OutgoingMessage, State
-from relay.messaging import outgoing, publisher
+from relay.messaging import publisher
 from relay.messaging.client import MessagingClient
 from relay.messaging.envelope import Receipt
 from relay.messaging.events import MessageStored
 from relay.messaging.inbox import Inbox
-from relay.messaging.owner import Owner
+from relay.messaging.name_owners import Owner
 from relay.messaging.presence_listener import PresenceListener
 from relay.messaging.runaway import Limits
 from relay.storage.sqlite import Database
@@ -192,6 +192,7 @@ TRANSACTIONS = [
     Point(_CHANNELS + "heard"),
     Point(_CHANNELS + "limit"),
     Point(_OWNERS + "end"),
+    Point(_OWNERS + "end_gone"),
 ]
 """Single transactions, run by a user's command or at any time: each happens completely or not at all."""
 
@@ -199,12 +200,12 @@ POINTS = [*STARTING, *SENDING, *RECEIVING, *TRANSACTIONS]
 
 READERS = {
     *(_REGISTRY + name for name in ("known", "spelled", "teams", "is_here")),
-    *(_OWNERS + name for name in ("of", "runs", "ended", "others")),
+    *(_OWNERS + name for name in ("of", "ended", "others")),
     *(_OUTBOX + name for name in ("untold", "committed", "sent_for")),
     *(_TRANSIT + name for name in ("next_due", "senders_with_mail")),
     *(_INBOX + name for name in ("arrived", "waiting", "stored", "receipts", "left_receipts", "begun")),
     *(_CHANNELS + name for name in ("of", "audience", "all")),
-    *(_LEDGER + name for name in ("attendance", "messages", "lookup", "find", "unread", "held")),
+    *(_LEDGER + name for name in ("messages", "lookup", "find", "unread", "held")),
 }
 """Ledger methods that change nothing: dying in one amounts to dying before the next step."""
 
@@ -391,7 +392,7 @@ def _main(actor: Actor, commands: Connection, failpoint: Failpoint | None, liste
         return [receipt for receipt in receipts(*arguments) if receipt.state is not State.STORED]
 
     Inbox.receipts = final_receipts  # type: ignore[method-assign]
-    publisher._LEDGER_CHECK_EVERY = outgoing.LEDGER_CHECK_EVERY = 0.2
+    publisher.LEDGER_CHECK_EVERY = 0.2
     publisher.RETRY = Backoff(0.2, 60.0)
     name_claims.OBJECTION_SECONDS = 0.5
     if not listens:

@@ -141,9 +141,10 @@ def test_the_broker_survives_the_process_that_started_it(home: Home) -> None:
     assert status.pid == pid
 
 
-def test_the_broker_ends_after_its_last_user(home: Home) -> None:
+def test_the_broker_ends_after_its_last_user(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker, "LINGER", 0.05)
     with broker.use(home), broker.use(home):
-        endpoint = broker.ensure(home, linger=0.05)
+        endpoint = broker.ensure(home)
         user = python(
             home,
             "home = Home.from_env()\n"
@@ -158,8 +159,9 @@ def test_the_broker_ends_after_its_last_user(home: Home) -> None:
     wait_until(lambda: not is_held(home.broker / "supervisor.lock"))
 
 
-def test_a_broker_started_by_hand_keeps_running(home: Home) -> None:
-    endpoint = broker.ensure(home, keep=True, linger=0.0)
+def test_a_broker_started_by_hand_keeps_running(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker, "LINGER", 0.0)
+    endpoint = broker.ensure(home, keep=True)
     supervisor = Path(f"/proc/{supervisor_of(home)}/stat")
     if not supervisor.exists():
         pytest.skip("needs /proc to see the supervisor run")
@@ -318,4 +320,5 @@ def test_a_status_check_is_not_mistaken_for_a_broker(home: Home, monkeypatch: py
     assert try_lock(checking, shared=True)
     monkeypatch.setattr(locks.time, "sleep", lambda _: os.close(checking))  # at the first failed try
     monkeypatch.setattr(broker, "_stop", lambda home: pytest.fail("stopped a status check"))
-    assert broker.ensure(home, linger=0.0).kind == "embedded"
+    monkeypatch.setattr(broker, "LINGER", 0.0)
+    assert broker.ensure(home).kind == "embedded"

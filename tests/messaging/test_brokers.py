@@ -26,7 +26,7 @@ from relay.message import MAX_BODY, Message, State
 from relay.messaging import publisher
 from relay.messaging.envelope import Envelope, encode
 from relay.messaging.ledger import Ledger
-from relay.messaging.owner import Owner
+from relay.messaging.name_owners import Owner
 from relay.messaging.transit import WINDOW
 from relay.transport import topics
 from relay.transport.credentials import Credentials, for_endpoint

@@ -38,7 +38,7 @@ from relay.message import Message, State
 from relay.messaging.channels import CATCH_UP
 from relay.messaging.envelope import Receipt
 from relay.messaging.ledger import Ledger
-from relay.messaging.owner import Owner
+from relay.messaging.name_owners import Owner
 from relay.messaging.runaway import Limits
 from support import LONG, wait_until
 
@@ -312,6 +312,7 @@ def test_a_killed_transaction_happens_completely_or_not_at_all(
         "ChannelRegistry.heard": partial(call, path, "channels.heard", TEAM, "Carol", ["some"]),
         "ChannelRegistry.limit": partial(call, path, "channels.limit", TEAM, everybody_away),
         "NameOwners.end": partial(call, path, "owners.end", TEAM, "Dan", "run/1"),
+        "NameOwners.end_gone": partial(call, path, "owners.end_gone", nobody_present),
     }[point.name]
     before = contents(path)
     run_and_die(Failpoint(point, when), action)

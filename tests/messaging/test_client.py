@@ -12,11 +12,10 @@ from ledgers import counted, in_ledger, locked, post
 from relay.control.claiming import claim
 from relay.home import Home
 from relay.message import State
-from relay.messaging import client, ledger, outgoing
+from relay.messaging import client, ledger, publisher
 from relay.messaging.client import MessagingClient
 from relay.messaging.ledger import Ledger
-from relay.messaging.outgoing import ProxyPublishers
-from relay.messaging.publisher import Publisher
+from relay.messaging.publisher import ProxyPublishers, Publisher
 from relay.messaging.transit import Transit
 from relay.storage.sqlite import Writer
 from relay.transport.connector import Connector
@@ -251,8 +250,8 @@ def test_a_message_queued_as_its_senders_connection_ends_is_published_immediatel
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It used to wait for the next look into the ledger, some 15 seconds later."""
-    monkeypatch.setattr(outgoing, "LEDGER_CHECK_EVERY", 3600.0)
-    monkeypatch.setattr(outgoing, "LINGER", 0.0)
+    monkeypatch.setattr(publisher, "LEDGER_CHECK_EVERY", 3600.0)
+    monkeypatch.setattr(publisher, "LINGER", 0.0)
 
     async def scenario() -> None:
         reopened, connections = asyncio.Event(), 0

@@ -19,7 +19,7 @@ from clients import Agent, running
 from relay.backoff import Backoff
 from relay.home import Home
 from relay.message import State
-from relay.messaging import client, outgoing, presence_listener, publisher
+from relay.messaging import client, presence_listener, publisher
 from relay.messaging.receiver import Receiver
 from relay.storage.sqlite import Writer
 from relay.transport import presence
@@ -169,8 +169,7 @@ def test_a_message_within_a_home_costs_few_statements(home: Home, monkeypatch: p
     """From `send` until its sender knows that it was injected, with its copy for programs outside."""
     for module, name in (
         (client, "SWEEP_EVERY"),
-        (outgoing, "LEDGER_CHECK_EVERY"),
-        (publisher, "_LEDGER_CHECK_EVERY"),
+        (publisher, "LEDGER_CHECK_EVERY"),
         (presence, "HEARTBEAT"),
     ):
         monkeypatch.setattr(module, name, 3600.0)

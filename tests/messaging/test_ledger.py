@@ -190,7 +190,7 @@ def test_a_message_being_typed_when_its_receiver_dies_is_uncertain(local: Ledger
     local.inbox.injecting(TEAM, "Bob", first)
     local.inbox.settle(TEAM, "Bob", first, State.INJECTED)
     local.inbox.injecting(TEAM, "Bob", second)
-    assert [m.id for m in local.inbox.recover(TEAM, "Bob")] == [second]
+    assert local.inbox.recover(TEAM, "Bob") == [second]
     assert [state(local, id) for id in (first, second, third)] == [
         State.INJECTED,
         State.UNCERTAIN,

@@ -16,7 +16,7 @@ from relay.messaging.channels import CATCH_UP
 from relay.messaging.envelope import Envelope, Receipt, decode, encode
 from relay.messaging.inbox import NEWS
 from relay.messaging.ledger import KEEP_DAYS, Ledger
-from relay.messaging.owner import Owner
+from relay.messaging.name_owners import Owner
 from relay.messaging.runaway import Limits
 from relay.messaging.transit import WINDOW
 from relay.transport.topics import InboxTopic
@@ -308,7 +308,7 @@ def test_a_message_being_typed_stays_when_its_receiver_appears_elsewhere(ledger:
     move(ledger, far)
     assert states(ledger) == {"typing": State.STORED, "waits": State.QUEUED}
     assert [each.message.body for each in claim(ledger)] == ["waits"]
-    assert [each.id for each in ledger.inbox.recover(TEAM, "Bob")] == [first.id]
+    assert ledger.inbox.recover(TEAM, "Bob") == [first.id]
     assert states(ledger)["typing"] is State.UNCERTAIN
 
 

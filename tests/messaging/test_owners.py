@@ -11,8 +11,7 @@ from relay.errors import ReceiverEnded, UnknownRecipient
 from relay.message import State
 from relay.messaging.envelope import Envelope, decode, encode
 from relay.messaging.ledger import Ledger
-from relay.messaging.name_owners import end_gone
-from relay.messaging.owner import Owner
+from relay.messaging.name_owners import Owner
 from relay.messaging.runaway import Limits
 from relay.transport.topics import InboxTopic
 
@@ -99,9 +98,9 @@ def test_mail_for_a_run_ends_with_it_and_its_sender_is_notified(ledger: Ledger, 
         case "another run follows":
             take(ledger, SECOND)
         case "its agent is gone":
-            end_gone(ledger.owners, lambda team, name: True)
+            ledger.owners.end_gone(lambda team, name: True)
             assert outcomes(ledger)["queued"] == ("queued", None)
-            end_gone(ledger.owners, lambda team, name: False)
+            ledger.owners.end_gone(lambda team, name: False)
     assert outcomes(ledger) == ENDED
     reported = {message.body: message.state for message in ledger.outbox.outcomes(TEAM, "Alice")}
     assert reported == {body: state for body, (state, _) in ENDED.items()}
@@ -144,7 +143,7 @@ def test_a_run_that_is_replaced_silently_leaves_nothing_stored_forever(ledger: L
     take(ledger, SECOND)
     why = "it had arrived, and claude has ended on its host without confirming it"
     assert outcomes(ledger) == {"one": ("uncertain", why)}
-    end_gone(far.owners, lambda team, name: False)
+    far.owners.end_gone(lambda team, name: False)
     assert far.inbox.left_receipts(TEAM) == ["claude"]
     for each in far.inbox.receipts(TEAM, "claude", 10):
         ledger.transit.receipt(TEAM, each)

@@ -13,8 +13,8 @@ from relay.backoff import Backoff
 from relay.errors import ReceiverEnded, UnknownRecipient
 from relay.home import Home
 from relay.message import State
-from relay.messaging import outgoing, transit
-from relay.messaging.owner import Owner
+from relay.messaging import publisher, transit
+from relay.messaging.name_owners import Owner
 from relay.transport import broker
 from support import eventually
 
@@ -102,8 +102,8 @@ def test_an_outcome_that_nobody_received_is_requested(
     home: Home, far: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The message used to stay *stored* forever if its sender's connection had ended by then."""
-    monkeypatch.setattr(outgoing, "LINGER", 2.0)
-    monkeypatch.setattr(outgoing, "LEDGER_CHECK_EVERY", 0.5)
+    monkeypatch.setattr(publisher, "LINGER", 2.0)
+    monkeypatch.setattr(publisher, "LEDGER_CHECK_EVERY", 0.5)
     monkeypatch.setattr(transit, "ASK", Backoff(1.0, 3600.0))
 
     async def scenario() -> None:
@@ -118,7 +118,7 @@ def test_an_outcome_that_nobody_received_is_requested(
                 return (await in_ledger(home, lambda ledger: ledger.find(sent.id))).message.state is wanted
 
             await eventually(lambda: is_now(State.STORED))
-            await eventually(lambda: not alice.client._outgoing.proxies._active)
+            await eventually(lambda: not alice.client._proxies._active)
             await claude.inject(message)
             await eventually(lambda: is_now(State.INJECTED))
 

@@ -11,8 +11,8 @@ from clocks import Clock
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.messaging.attendance import Attendance, bus_of
 from relay.messaging.ledger import Ledger
+from relay.messaging.presence_tracker import Attendance, bus_of
 from relay.transport import presence
 from relay.transport.presence import (
     HEARTBEAT,
@@ -29,7 +29,7 @@ SILENCE = MISSED * HEARTBEAT  # seconds after which an agent with the usual inte
 
 @pytest.fixture
 def roster(ledger: Ledger) -> Attendance:
-    return ledger.attendance("", "default")
+    return Attendance(ledger, "", "default")
 
 
 def announce(roster: Attendance, name: str, boot: str, *, online: bool, age: float = 0.0) -> bool:

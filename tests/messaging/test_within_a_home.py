@@ -23,7 +23,7 @@ from relay.home import Home
 from relay.message import Message, State
 from relay.messaging.envelope import Envelope, Receipt, decode, encode
 from relay.messaging.ledger import Ledger
-from relay.messaging.owner import Owner
+from relay.messaging.name_owners import Owner
 from relay.messaging.receiver import Receiver
 from relay.transport import broker, topics
 from support import PATIENCE, eventually
