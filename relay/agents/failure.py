@@ -48,7 +48,6 @@ class Failure:
     source: FailureSource
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON object that `from_json` reads."""
         return {"class": self.cls, "text": self.text, "reset_at": self.reset_at, "source": self.source}
 
     @classmethod

@@ -22,7 +22,6 @@ GUARDED = frozenset({NativeName.TOOL_PRE, NativeName.PROMPT_SUBMIT})
 
 
 def path_of(socket: str) -> str:
-    """Return the path of the file next to the socket `socket`."""
     return socket.removesuffix(".sock") + ".guards"
 
 

@@ -45,8 +45,6 @@ class Reply:
 
 
 class Fate(Enum):
-    """The outcome of a reply."""
-
     PRINTED = "printed"  # the agent's hook has printed it
     UNKNOWN = "unknown"  # it was sent, and the hook did not confirm it
     UNSENT = "unsent"  # the agent's hook was gone before it could be sent

@@ -161,7 +161,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _failure(failure: dict[str, Any]) -> str:
-    """Return sentences about the last failed turn."""
     text = (
         f"Its last failure is {failure['class']}, {_TELLS[failure['source']]}: {visible(failure['text'])!r}."
     )
@@ -172,7 +171,6 @@ def _failure(failure: dict[str, Any]) -> str:
 
 
 def _usage(usage: dict[str, Any]) -> str:
-    """Return a sentence about what the agent has used in this run."""
     total, cost, unpriced = usage["tokens"]["total"], usage["cost"], usage["unpriced_tokens"]
     used = f"It has used {count(total, 'token')} in {count(usage['turns'], 'turn')}"
     if not total:

@@ -133,7 +133,6 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
 
 
 def parser_of(name: str) -> argparse.ArgumentParser:
-    """Return the argument parser of the command `name`."""
     module = importlib.import_module(f"relay.cli.{name}")
     summary, _, description = (module.__doc__ or "").partition("\n")
     parser = argparse.ArgumentParser(

@@ -98,7 +98,6 @@ def _end(home: Home, name: str, team: str, by: str, report: Outcomes) -> None:
 
 
 def _supervised(home: Home, args: argparse.Namespace, report: Outcomes) -> None:
-    """Release an agent, an account, or both."""
     if args.ids or args.all or args.sender or args.to:
         raise UsageError("--agent and --account cannot be combined with options that select messages.")
     session = None if args.agent is None else find(home, args.agent, args.team)

@@ -62,7 +62,6 @@ def restart(home: Home, sessions: list[SessionInfo], report: Outcomes, *, now: b
 
 
 def _converses(home: Home, agent: str) -> bool:
-    """Return True if agents of this kind have conversations that can be resumed."""
     try:
         return bool(catalog.load(agent, home).resume.words)
     except ConfigError:

@@ -221,7 +221,6 @@ class _Upstart:
             time.sleep(_LOOK if left else 0)
 
     def tell(self, step: PlanStep) -> None:
-        """Report what is, or would be, done for one agent."""
         if step.kind == "wait":
             text = f"would be started once {_needs(step)}"
         else:
@@ -230,7 +229,6 @@ class _Upstart:
         self._say(step.agent, step.kind, text)
 
     def tell_left_over(self) -> None:
-        """Report the running agents that the file no longer has."""
         for record in left_over(self._home, self._fleet):
             self._say(record.name, "removed", _SAID["removed"].format(record.name))
 

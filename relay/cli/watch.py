@@ -157,7 +157,6 @@ def _brief(number: int) -> str:
 
 
 def _dollars(session: SessionInfo) -> str:
-    """Return the cost; "?" if unknown."""
     return "?" if session.tokens is None or session.cost is None else f"${session.cost:,.2f}"
 
 

@@ -70,7 +70,6 @@ class FleetStatus:
         return sum(record.fleet == path and self.fleet.find(record.name) is None for record in records)
 
     def reached(self, name: str) -> frozenset[Condition]:
-        """Return the conditions that an agent meets."""
         session, record = self.sessions.get(key(name)), self.records.get(key(name))
         reached: set[Condition] = set()
         if session is not None:

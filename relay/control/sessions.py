@@ -144,7 +144,6 @@ class SessionInfo:
 
     @property
     def shim(self) -> Path:
-        """The path at which the agent's shim listens."""
         return self.socket.with_suffix(SHIM)
 
     def public(self) -> dict[str, Any]:

@@ -144,7 +144,6 @@ class Grammar:
         return cls(knows, prefix=prefix, diff=diff, heeds=heeds, meant=meant, joined=joined)
 
     def state(self) -> dict[str, Any]:
-        """Return the JSON that `restore` needs to continue from here."""
         return {"fence": self._fence, "block": None if self._block is None else self._block.state()}
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -299,7 +298,6 @@ class _Block:
 
     @property
     def within_fence(self) -> bool:
-        """True if a code fence is open in the form."""
         return self._fence is not None
 
     def split_at_hidden_end(self) -> list[Line] | None:
@@ -336,7 +334,6 @@ class _Fence(NamedTuple):
         return self.code and not line.code and column <= self.indent
 
     def closed_by(self, line: Line) -> bool:
-        """Return True if `line` closes it."""
         mark = line.text.strip()
         if not mark.startswith(self.mark) or mark.strip(mark[0]):
             return False

@@ -59,7 +59,6 @@ class TypingGate:
         return None
 
     def judge(self, sight: TerminalSnapshot) -> Verdict:
-        """Return the agent's state as `sight` shows it."""
         return judge(sight, self.view.profile)
 
     def allows(self, sight: TerminalSnapshot) -> bool:

@@ -91,7 +91,6 @@ class Typist:
         self._doubtful: deque[tuple[str, tuple[Injection, ...]]] = deque(maxlen=_DOUBTFUL)  # (end, them)
 
     def output(self, data: bytes) -> None:
-        """Record the agent's output."""
         self._seen += data
         del self._seen[:-_TAIL]
         self._output.set()

@@ -84,7 +84,6 @@ class StoredPart:
         return is_held(self.path)
 
     def remove(self) -> None:
-        """Delete both files, as far as they exist."""
         for path in (self.events, self.path):
             with suppress(OSError):
                 path.unlink()
@@ -122,7 +121,6 @@ class StoredLog:
         return 0.0
 
     def remove(self) -> None:
-        """Delete both files, as far as they exist."""
         for path in self.files:
             with suppress(OSError):
                 path.unlink()

@@ -73,7 +73,6 @@ class RecordingFiles:
 
     @property
     def open(self) -> bool:
-        """True if there is a part to write to."""
         return self._writer is not None
 
     def begin(self, size: tuple[int, int]) -> None:
@@ -109,7 +108,6 @@ class RecordingFiles:
             self._writer.entry(self._clock() - self.origin, entry)
 
     def flush(self) -> None:
-        """Write the buffered lines."""
         if self._writer is None:
             return
         try:
@@ -196,7 +194,6 @@ class PartWriter:
         self._events.flush()
 
     def remove(self) -> None:
-        """Delete both files."""
         for each in (self._path, store.events_of(self._path)):
             with suppress(OSError):
                 each.unlink()

@@ -180,7 +180,6 @@ class SessionProcess:
 
     @property
     def ready(self) -> bool:
-        """True if the running session is ready."""
         return self.pid != 0 and self._ring.words[ring.READY] == self.generation
 
     @property

@@ -178,7 +178,6 @@ class Shim:
 
     @property
     def agent_pid(self) -> int:
-        """The process id of the agent."""
         return self._pty.pid
 
     @property
@@ -464,7 +463,6 @@ class _Wake:
             pass  # full: the poller is about to wake
 
     def take(self) -> bytes:
-        """Return what was written."""
         try:
             return os.read(self.read, 512)
         except BlockingIOError:

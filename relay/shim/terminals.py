@@ -131,7 +131,6 @@ class TerminalServer:
 
     @property
     def attached(self) -> bool:
-        """True while a client is attached."""
         return self._client is not None
 
     @property

@@ -113,7 +113,6 @@ class AgentTerminal:
             self.screen.answer_queries(None if silent else self._shim.reply)
 
     def write(self, data: bytes) -> None:
-        """Queue `data` for the agent's terminal."""
         self._shim.write(data)
 
     def reserve(self) -> None:

@@ -99,7 +99,6 @@ class Turn:
         self.hooks.allowed(event)
 
     def say(self, text: str) -> None:
-        """Record a text from the agent."""
         self._note("assistant", text)
 
     def end(self, error: str | None = None) -> None:

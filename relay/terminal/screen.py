@@ -366,7 +366,6 @@ class VirtualScreen:
         return b"".join(parts) + AT_REST
 
     def close(self) -> None:
-        """Free the library's memory."""
         if self._terminal is not None:
             if self._mark:
                 self._lib.ghostty_tracked_grid_ref_free(self._mark)

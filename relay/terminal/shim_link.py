@@ -146,7 +146,6 @@ class ShimLink:
             pass
 
     def close(self) -> None:
-        """Disconnect from the shim."""
         self._lines.channel.close()
         self.ring.close()
         self.pty.close()

@@ -25,8 +25,6 @@ _OWN = re.compile(r"^\s*(export\s+)?(AIDER_)?LLM[-_]HISTORY[-_]FILE\s*[:=]", re.
 
 
 class Aider(AgentKind):
-    """aider."""
-
     name = "aider"
     silent_turns = 3  # it does not log what it has another model write, such as a commit message
 

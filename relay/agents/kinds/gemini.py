@@ -40,8 +40,6 @@ _ID = re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}\Z")
 
 
 class Gemini(AgentKind):
-    """Gemini CLI."""
-
     name = "gemini"
     events = {
         "SessionStart": NativeName.SESSION_START,
