@@ -65,8 +65,9 @@ class RecordingFiles:
         """Continue with the parts of an earlier session of the same agent."""
         self.follows = True
         header = self._header
-        parts = store.of_session(self._folder, header.team, header.name, header.session)
-        if parts:
+        found = store.recordings(self._folder, header.name, header.team)
+        own = (each.parts for each in found if each.first.session == header.session[: store.SESSION])
+        if parts := next(own, None):
             self._began = parts[0].began
             self._header = replace(header, part=parts[-1].part)
             self._paths = [each.path for each in parts]
