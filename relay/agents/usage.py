@@ -116,10 +116,7 @@ class UsageFormat(Protocol):
     limits: RateLimits | None
 
     def read(self, line: bytes) -> list[Charge]:
-        """Return the charges in a line; none for a line that is bad.
-
-        A charge without a model may come again with one.
-        """
+        """Return the charges in a line, if any. One without a model may come again with one."""
         ...
 
 

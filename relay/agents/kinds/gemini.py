@@ -150,10 +150,7 @@ def _with_session(run: Run) -> Prepared:
 
 
 def _session(arguments: tuple[str, ...]) -> str | None:
-    """Return the id of the session that the user chose; "" if it is unknown or there is none.
-
-    None: the user leaves the choice to Gemini.
-    """
+    """Return the id of the session that the user chose: "" if unknown or none, None if left to Gemini."""
     if not _COMMANDS.isdisjoint(arguments):
         return ""
     words = iter(arguments)
