@@ -77,10 +77,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _end(home: Home, name: str, team: str, by: str, report: Outcomes) -> None:
-    """End the agent `name` for the agent `by`, as `relay stop` does.
-
-    Raise NotAllowed if `by` did not start it.
-    """
+    """End the agent `name` as `relay stop` does. Raise NotAllowed unless the agent `by` started it."""
     records = Records(home)
     own = [record for record in records.all(team) if names.same(record.parent, by)]
     record = next((record for record in own if names.same(record.name, name)), None)

@@ -141,10 +141,7 @@ def claimed_names(home: Home) -> list[str]:
 
 
 def all_noted(home: Home) -> Iterator[Noted]:
-    """Yield the claims that are held, in any order. Raise HomeError if another user made their directory.
-
-    Raise OSError if they cannot be read, for example because no descriptor is free.
-    """
+    """Yield the held claims, unordered. Raise HomeError for another user's folder, OSError if unreadable."""
     home.check_owner()
     folder = os.path.join(home.run_dir, "sessions")
     for team in _entries(folder):
@@ -185,9 +182,7 @@ def _ending(lock: str) -> bool:
             return False  # between two agents
         os.kill(Noted(lock).agent or os.getpid(), 0)
         return False
-    except ProcessLookupError:
-        return True
-    except (RelayError, KeyError):
+    except (ProcessLookupError, RelayError, KeyError):
         return True
 
 
