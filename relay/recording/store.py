@@ -205,10 +205,7 @@ def logs(folder: Path, name: str | None = None, team: str | None = None) -> list
 
 
 def find(folder: Path, name: str, team: str | None = None, session: str | None = None) -> SessionRecording:
-    """Return the newest recording of an agent, or that of the session whose id begins with `session`.
-
-    Raise RecordingError if there is none.
-    """
+    """Return an agent's newest recording, or that of a session, by its id's start. Raise RecordingError."""
     own = recordings(folder, name, team)
     found = [each for each in own if session is None or session.startswith(each.first.session)]
     found = found or [each for each in own if each.first.session.startswith(session or "")]
