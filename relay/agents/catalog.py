@@ -37,10 +37,7 @@ _TABLES: dict[str, type] = {
 
 
 def for_command(argv: Sequence[str], home: Home) -> Profile:
-    """Return the profile of the program that `argv` starts, the generic one if no other recognises it.
-
-    Raise ConfigError for an invalid pattern file.
-    """
+    """Return the profile of the program that `argv` starts, else the generic one. Raise ConfigError."""
     words, files = without_launchers(argv), _files(home)
     generic = files.pop(GENERIC)
     for paths in files.values():

@@ -35,7 +35,6 @@ class Conversation:
     path: Path | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON object that `from_json` reads."""
         path = None if self.path is None else str(self.path)
         return {"agent": self.agent, "id": self.id, "directory": str(self.directory), "path": path}
 

@@ -11,12 +11,13 @@ two apart, and on a screen the agent's mark does.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from relay.agents.pattern_file import RESET
-from relay.agents.profile import ErrorClass, Profile
+from relay.agents.profile import ErrorClass, ErrorSource, Profile
 from relay.agents.reset_time import parse_reset
 from relay.text import one_line
 
@@ -48,7 +49,6 @@ class Failure:
     source: FailureSource
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON object that `from_json` reads."""
         return {"class": self.cls, "text": self.text, "reset_at": self.reset_at, "source": self.source}
 
     @classmethod
@@ -72,7 +72,7 @@ def of_record(profile: Profile, text: str, code: str, now: float) -> Failure:
 
 def of_text(profile: Profile, text: str, now: float, source: FailureSource = "transcript") -> Failure | None:
     """Return the failure that `text` describes; None if no rule of the profile matches it."""
-    known = _by_text(profile, _plain(text)) is not None
+    known = _ruled(profile, "text", _plain(text)) is not None
     return _best(profile, [text], "", now, source) if known else None
 
 
@@ -122,22 +122,17 @@ def of_exit(profile: Profile, rows: Sequence[str], now: float) -> Failure | None
 def _best(profile: Profile, texts: Sequence[str], code: str, now: float, source: FailureSource) -> Failure:
     """Return a failure by the first text that a rule matches, or else by its code. texts: best first."""
     plain = [_plain(text) for text in texts]
-    by_text = (cls for text in plain if (cls := _by_text(profile, text)) is not None)
-    cls = next(by_text, None) or _by_code(profile, code) or "other"
+    by_text = (cls for text in plain if (cls := _ruled(profile, "text", text)) is not None)
+    cls = next(by_text, None) or _ruled(profile, "code", code) or "other"
     resets = (at for text in plain if (at := _reset(profile, cls, text, now)) is not None)
     return Failure(cls, one_line(texts[0] if texts else code, MAX_TEXT), next(resets, None), source)
 
 
-def _by_text(profile: Profile, text: str) -> ErrorClass | None:
+def _ruled(profile: Profile, source: ErrorSource, text: str) -> ErrorClass | None:
+    """Return the class by the first rule that is found in a text, or matches a whole code."""
+    match = re.Pattern.search if source == "text" else re.Pattern.fullmatch
     for rule in profile.errors:
-        if rule.source == "text" and any(regex.search(text) for regex in rule.match):
-            return rule.cls
-    return None
-
-
-def _by_code(profile: Profile, code: str) -> ErrorClass | None:
-    for rule in profile.errors:
-        if rule.source == "code" and any(regex.fullmatch(code) for regex in rule.match):
+        if rule.source == source and any(match(regex, text) for regex in rule.match):
             return rule.cls
     return None
 

@@ -19,8 +19,6 @@ from relay.text import parse_json
 
 
 class NativeName(StrEnum):
-    """The kinds of native events."""
-
     SESSION_START = "session_start"
     PROMPT_SUBMIT = "prompt_submit"
     TOOL_PRE = "tool_pre"

@@ -22,15 +22,11 @@ GUARDED = frozenset({NativeName.TOOL_PRE, NativeName.PROMPT_SUBMIT})
 
 
 def path_of(socket: str) -> str:
-    """Return the path of the file next to the socket `socket`."""
     return socket.removesuffix(".sock") + ".guards"
 
 
 def write(socket: str, name: str, guarded: Collection[NativeName]) -> None:
-    """Write which events are `guarded` for the agent called `name`. Raise OSError.
-
-    A reader sees the old file or the new one. Only one process writes at a time.
-    """
+    """Write the `guarded` events of the agent `name`, atomically, as their only writer. Raise OSError."""
     path = Path(path_of(socket))
     new = path.with_suffix(".guards.new")
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)

@@ -175,10 +175,7 @@ def remove(run_dir: str) -> None:
 
 
 def call(directory: str, *words: str) -> list[str]:
-    """Return the command line that runs the client with the `words` of `relay hook`: no PATH, no site.
-
-    directory: the run's own.
-    """
+    """Return the command line that runs the client with `words`: no PATH, no site. directory: the run's."""
     return ["/bin/sh", "-c", _RUN, f"{directory}/hook", *words]
 
 
@@ -247,10 +244,7 @@ def handler(command: list[str], timeout: int = TIMEOUT) -> dict[str, Any]:
 def entries(
     agent: AgentKind, directory: str, handle: Callable[[list[str]], dict[str, Any]] = handler
 ) -> HookEntries:
-    """Return relay's entries: a decider for each event, and the silent observer of prompts to the user.
-
-    directory: the run's own.
-    """
+    """Return relay's entries: each event's decider, and the silent prompt observer. directory: the run's."""
     found: HookEntries = {
         event: [{"hooks": [handle(call(directory, "decide", event))]}]
         for event, name in agent.events.items()

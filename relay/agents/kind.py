@@ -90,10 +90,7 @@ class AgentKind:
     markers: ClassVar[Markers | None] = None
 
     def prepare(self, run: Run) -> Prepared:
-        """Return the command and the environment with which it reports to relay.
-
-        Raise ConfigError, HomeError or OSError if that is impossible.
-        """
+        """Return the command and environment to report with. Raise ConfigError, HomeError or OSError."""
         return Prepared(list(run.command), run.env)
 
     def parse(self, event: str, payload: bytes | str) -> NativeEvent | None:

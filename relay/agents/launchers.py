@@ -24,18 +24,8 @@ _LAUNCHERS = {
 _VALUES = frozenset(
     {
         *("--adjustment", "--chdir", "--chroot", "--close-from", "--error", "--format", "--from", "--group"),
-        *(
-            "--host",
-            "--input",
-            "--output",
-            "--package",
-            "--prompt",
-            "--python",
-            "--role",
-            "--type",
-            "--unset",
-        ),
-        "--with",
+        *("--host", "--input", "--output", "--package", "--prompt", "--python", "--role", "--type"),
+        *("--unset", "--with"),
     }
 )
 """Their long options that take a value: the next word, unless there is a `=`."""

@@ -32,7 +32,6 @@ class Named:
     session: str = ""
 
     def fields(self) -> dict[str, str | bool]:
-        """Return it as JSON."""
         return asdict(self)
 
     def find(self) -> list[str]:

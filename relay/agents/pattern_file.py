@@ -174,10 +174,7 @@ class PatternFile:
         return cls(path, text, values)
 
     def fields(self, only: Collection[str] = ()) -> dict[str, Any]:
-        """Return the checked values by the name of the Profile field; those of a table by its keys.
-
-        only: these keys, if any are given. Raise ConfigError.
-        """
+        """Return the checked values by Profile field, a table's by key. only: these. Raise ConfigError."""
         chosen = {key: value for key, value in self.table.items() if not only or key in only}
         return replace(self, table=chosen)._read(
             {

@@ -72,7 +72,6 @@ class Prices:
 
     @classmethod
     def shipped(cls) -> Prices:
-        """Return the prices that ship with relay."""
         return cls._read(data.directory("config") / FILE)
 
     @classmethod

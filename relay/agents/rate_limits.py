@@ -45,7 +45,6 @@ class RateLimits:
     windows: tuple[LimitWindow, ...]
 
     def public(self) -> dict[str, Any]:
-        """Return them for JSON; `from_json` reads it."""
         return asdict(self)
 
     @classmethod

@@ -23,7 +23,7 @@ _WITNESS = 64  # bytes before the offset: if they differ, the file was rewritten
 class Tail:
     """One file, read from an offset on.
 
-    at_end:  start after its current contents; else at `offset`.
+    at_end:  start after its current contents; else at `offset`, up to which the file was read.
     problem: why the last read failed; None if it did not, or the file does not exist yet.
     behind:  the last read left something unread because its budget was spent.
     """
@@ -35,7 +35,7 @@ class Tail:
         self._skipping = False  # within a line that is too long
         self._seen: tuple[int, int, int, int] | None = None  # the file as it was at the last read
         self.behind = False
-        self._offset = offset
+        self.offset = offset
         self._witness = b""
         if at_end:
             self._start_at_end()
@@ -50,11 +50,6 @@ class Tail:
         """When the file had last changed as of the last read, in nanoseconds since the epoch; 0: no file."""
         return self._seen[3] if self._seen is not None else 0
 
-    @property
-    def offset(self) -> int:
-        """The offset up to which the file was read."""
-        return self._offset
-
     def read(self, budget: int) -> tuple[list[tuple[bytes, int]], int]:
         """Return the lines completed since the last read, and the number of bytes read: at most `budget`.
 
@@ -66,9 +61,9 @@ class Tail:
             with open(self.path, "rb", buffering=0, opener=open_regular) as file:
                 now = _look(os.fstat(file.fileno()))
                 other = self._seen is not None and now[:2] != self._seen[:2]
-                before = self._offset - len(self._witness)
+                before = self.offset - len(self._witness)
                 if other or os.pread(file.fileno(), len(self._witness), before) != self._witness:
-                    self._offset, self._witness, self._part, self._skipping = 0, b"", [], False
+                    self.offset, self._witness, self._part, self._skipping = 0, b"", [], False
                 lines, used = self._take(file.fileno(), budget)
         except FileNotFoundError:
             self._seen, self.behind, self.problem = None, False, None
@@ -77,16 +72,16 @@ class Tail:
             self.behind, self.problem = False, f"cannot read {self.path}: {error.strerror}"
             return [], 0
         self._seen, self.problem = now, None
-        self.behind = self._offset < now[2]
+        self.behind = self.offset < now[2]
         return lines, used
 
     def _take(self, fd: int, budget: int) -> tuple[list[tuple[bytes, int]], int]:
         lines: list[tuple[bytes, int]] = []
         used = 0
-        while used < budget and (data := os.pread(fd, min(_CHUNK, budget - used), self._offset)):
+        while used < budget and (data := os.pread(fd, min(_CHUNK, budget - used), self.offset)):
             used += len(data)
-            end = self._offset
-            self._offset += len(data)
+            end = self.offset
+            self.offset += len(data)
             self._witness = (self._witness + data)[-_WITNESS:]
             *whole, rest = data.split(b"\n")
             for line in whole:
@@ -117,9 +112,9 @@ class Tail:
             return
         whole = back.rfind(b"\n") + 1
         self._skipping = not whole and size > len(back)  # inside a long line
-        self._offset = size if self._skipping else size - len(back) + whole
+        self.offset = size if self._skipping else size - len(back) + whole
         self._witness = back[-_WITNESS:] if self._skipping else back[:whole][-_WITNESS:]
-        self.behind = self._offset < size
+        self.behind = self.offset < size
 
 
 def _look(status: os.stat_result) -> tuple[int, int, int, int]:

@@ -83,12 +83,10 @@ def object_in(line: bytes) -> dict[str, Any]:
 
 
 def dict_of(value: Any) -> dict[str, Any]:
-    """Return `value` if it is an object, or else an empty one."""
     return value if isinstance(value, dict) else {}
 
 
 def dicts(value: Any) -> list[dict[str, Any]]:
-    """Return the objects in a list; none for anything else."""
     return [part for part in value if isinstance(part, dict)] if isinstance(value, list) else []
 
 

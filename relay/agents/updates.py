@@ -26,7 +26,6 @@ def files(directory: Path) -> dict[str, Path]:
 
 
 def shipped() -> dict[str, Path]:
-    """Return the pattern files that ship with relay."""
     return files(data.directory("patterns"))
 
 

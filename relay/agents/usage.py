@@ -32,7 +32,6 @@ class Tokens:
 
     @property
     def total(self) -> int:
-        """The tokens of all kinds."""
         return self.input + self.output + self.cache_read + self.cache_write
 
     @property
@@ -50,7 +49,6 @@ class Tokens:
         return any(getattr(self, name) for name in _KINDS)
 
     def public(self) -> dict[str, int]:
-        """Return the numbers, and their total, for JSON."""
         return {**asdict(self), "total": self.total}
 
     @classmethod
@@ -109,7 +107,6 @@ class Spent:
         return None if self.unpriced and self.unpriced == self.tokens.total else round(self.cost, 6)
 
     def public(self) -> dict[str, Any]:
-        """Return it for JSON."""
         return {"tokens": self.tokens.public(), "cost": self.known_cost, "unpriced_tokens": self.unpriced}
 
 
@@ -119,10 +116,7 @@ class UsageFormat(Protocol):
     limits: RateLimits | None
 
     def read(self, line: bytes) -> list[Charge]:
-        """Return the charges in a line; none for a line that is bad.
-
-        A charge without a model may come again with one.
-        """
+        """Return the charges in a line, if any. One without a model may come again with one."""
         ...
 
 

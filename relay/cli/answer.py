@@ -63,7 +63,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _pressed(asked: dict[str, Any]) -> str:
-    """Return a sentence about the keys that were pressed, and the option they chose."""
     option, typed = asked["option"], visible(asked["typed"])
     if option is None:
         return f"Typed {typed!r} and Enter."

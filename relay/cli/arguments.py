@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from argparse import SUPPRESS, ArgumentParser
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from relay import names
 
@@ -40,6 +40,11 @@ def add_session(parser: ArgumentParser) -> None:
     """Add NAME and --team, which `sessions.find` takes."""
     parser.add_argument("name", type=agent_name, metavar="NAME", help="the session, as `relay ps` lists it")
     add_team(parser)
+
+
+def add_names(parser: ArgumentParser, help: str, *, nargs: Literal["*", "+"] = "*") -> None:
+    """Add NAME, the agents of a command that takes several."""
+    parser.add_argument("names", nargs=nargs, type=agent_name, metavar="NAME", help=help)
 
 
 def add_json(parser: Arguments, help: str = "print a JSON list", *, below: bool = False) -> None:

@@ -151,7 +151,6 @@ def _tried(
 
 
 def _credentials(home: Home, agents: list[tuple[str, str]]) -> list[Credentials]:
-    """Return the credentials of agents, given as teams and names."""
     found: list[Credentials] = []
     for team, name in agents:
         if (credentials := broker.known_credentials(home, team, name)) is None:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from relay.cli import stop
-from relay.cli.arguments import add_json, agent_name
+from relay.cli.arguments import add_json, add_names
 from relay.cli.output import Outcomes
 from relay.control.fleet_start import another_starts, starting
 from relay.control.fleet_status import left_over
@@ -29,9 +29,7 @@ from relay.supervision.worktree import AgentWorktree, WorktreeSpec
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "names", nargs="*", type=agent_name, metavar="NAME", help="these agents only (default: all)"
-    )
+    add_names(parser, "these agents only (default: all)")
     parser.add_argument("-f", "--file", type=Path, metavar="FILE", help="the fleet file")
     parser.add_argument("--now", action="store_true", help="kill immediately, without a closing prompt")
     add_json(parser, "print the outcome for each, as a JSON list")
@@ -103,10 +101,7 @@ def _spawned(fleet: Fleet, records: Records) -> set[str]:
 
 
 def _order(fleet: Fleet, spawned: set[str], wanted: Sequence[str]) -> list[str]:
-    """Return the `wanted` agents, or all if it is empty, in the order in which to end them.
-
-    Those that others have `spawned` come first: they may work in the worktree of one of the others.
-    """
+    """Return the `wanted` agents (empty: all), spawned ones first: they may work in others' worktrees."""
     if not wanted:
         return [*sorted(spawned), *stop_order(fleet)]
     first = [name for name in wanted if key(name) in spawned]

@@ -125,12 +125,9 @@ def run(args: argparse.Namespace) -> int:
         print(_usage(usage))
     if steps := answer.get("directives"):
         _print_steps(session.name, steps)
-    if answer.get("bridge"):
-        print(f"Its own hooks: {visible(answer['bridge'])}.")
-    if answer.get("record"):
-        print(f"Its own record: {visible(answer['record'])}.")
-    if answer.get("conversation"):
-        print(f"Its conversation: {visible(answer['conversation'])}.")
+    for key, what in (("bridge", "own hooks"), ("record", "own record"), ("conversation", "conversation")):
+        if answer.get(key):
+            print(f"Its {what}: {visible(answer[key])}.")
     if answer.get("rules"):
         print(f"Rules of hooks.json files: {answer['rules']}.")
     if answer.get("waiting"):
@@ -161,7 +158,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _failure(failure: dict[str, Any]) -> str:
-    """Return sentences about the last failed turn."""
     text = (
         f"Its last failure is {failure['class']}, {_TELLS[failure['source']]}: {visible(failure['text'])!r}."
     )
@@ -172,7 +168,6 @@ def _failure(failure: dict[str, Any]) -> str:
 
 
 def _usage(usage: dict[str, Any]) -> str:
-    """Return a sentence about what the agent has used in this run."""
     total, cost, unpriced = usage["tokens"]["total"], usage["cost"], usage["unpriced_tokens"]
     used = f"It has used {count(total, 'token')} in {count(usage['turns'], 'turn')}"
     if not total:
@@ -197,10 +192,7 @@ def _print_steps(name: str, steps: dict[str, int | None]) -> None:
 
 
 def _message(home: Home, id: str) -> tuple[LedgerEntry, bool] | None:
-    """Return the message whose id begins with `id`, if there is one, and whether it was sent from this home.
-
-    Raise LedgerError for several.
-    """
+    """Return the message with an id beginning with `id`, and whether it was sent here. Raise LedgerError."""
     if len(id) < _SHORTEST or not home.ledger.exists():
         return None
     with Ledger(home.ledger) as ledger:

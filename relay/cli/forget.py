@@ -9,21 +9,20 @@ from __future__ import annotations
 
 import argparse
 
-from relay.cli.arguments import add_json, add_team, agent_name
+from relay.cli.arguments import add_json, add_names, add_team
 from relay.cli.output import Outcomes
+from relay.control.ended import ended_record
 from relay.control.guard import user_only
 from relay.control.sessions import claims
 from relay.control.team_choice import fleet_team
-from relay.errors import NoSuchSession, RelayError, UsageError
+from relay.errors import UsageError
 from relay.home import Home
-from relay.names import did_you_mean, key, same, unique
+from relay.names import key, unique
 from relay.supervision.records import AgentRecord, Records
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "names", nargs="*", type=agent_name, metavar="NAME", help="the agents, as `relay ps -a` lists them"
-    )
+    add_names(parser, "the agents, as `relay ps -a` lists them")
     parser.add_argument("--all", action="store_true", help="all agents that have ended")
     add_team(parser)
     add_json(parser, "print the outcome for each, as a JSON list")
@@ -39,30 +38,13 @@ def run(args: argparse.Namespace) -> int:
         for name in unique(args.names):
             team = args.team or fleet_team(home, name)
             with report.attempt(name, name=name, team=team):
-                _forget(records, _ended(home, records, name, team), report)
+                _forget(records, ended_record(home, name, team), report)
         if args.all:
             running = {(key(claim.team), key(claim.name)) for claim in claims(home)}
             for record in records.all(args.team):
                 if (key(record.team), key(record.name)) not in running:
                     _forget(records, record, report)
     return 1 if report.failed else 0
-
-
-def _ended(home: Home, records: Records, name: str, team: str | None) -> AgentRecord:
-    """Return the record of an agent that has ended. Raise RelayError."""
-    running = {(key(claim.team), key(claim.name)) for claim in claims(home)}
-    known = records.all(team)
-    named = [record for record in known if same(record.name, name)]
-    found = [record for record in named if (key(record.team), key(record.name)) not in running]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        teams = ", ".join(record.team for record in found)
-        raise NoSuchSession(f"several teams had an agent called {name!r} ({teams}). Choose one with --team.")
-    if named:
-        raise RelayError(f"it is running. `relay stop {name}` stops it.")
-    hint = did_you_mean(name, [record.name for record in known])
-    raise NoSuchSession(f"there is no agent called {name!r}. {hint}`relay ps -a` lists ended agents, too.")
 
 
 def _forget(records: Records, record: AgentRecord, report: Outcomes) -> None:

@@ -32,7 +32,7 @@ from typing import Any
 
 from relay.agents import kinds
 from relay.agents.hook_event import EVENTS as NATIVE
-from relay.cli.arguments import add_actions, add_json, add_team, agent_name
+from relay.cli.arguments import add_actions, add_json, add_names, add_team, agent_name
 from relay.cli.output import Outcomes, print_json
 from relay.control.guard import user_only
 from relay.control.sessions import SessionInfo, find, live
@@ -95,9 +95,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         files(switched, "also look in this hooks.json")
         add_json(switched, "print the outcome for each rule and each session, as a JSON list")
     reloaded = action("reload", "Make running sessions reload their hooks.json files.")
-    reloaded.add_argument(
-        "names", nargs="*", type=agent_name, metavar="NAME", help="the sessions (default: all in this home)"
-    )
+    add_names(reloaded, "the sessions (default: all in this home)")
     add_team(reloaded)
     add_json(reloaded, "print the outcome for each session, as a JSON list")
 

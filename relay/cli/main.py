@@ -39,61 +39,29 @@ Then, in two terminals: `relay wrap -n Alice claude` and `relay wrap -n Bob code
 COMMANDS = tuple(name for names in GROUPS.values() for name in names)
 
 _MEANT = {
-    "top": "ps --watch",
-    "htop": "ps --watch",
-    "watch": "ps --watch",
-    "monitor": "ps --watch",
-    "list": "ps",
-    "ls": "ps",
-    "status": "ps",
-    "sessions": "ps",
-    "kill": "stop",
-    "quit": "stop",
-    "exit": "stop",
-    "end": "stop",
-    "rm": "stop",
-    "remove": "stop",
-    "run": "wrap",
-    "start": "wrap",
-    "exec": "wrap",
-    "new": "wrap",
-    "open": "attach",
-    "fg": "attach",
-    "connect": "attach",
-    "switch": "attach",
-    "view": "attach --view",
-    "screen": "peek",
-    "show": "peek",
-    "capture": "peek",
-    "log": "logs",
-    "tail": "logs -f",
-    "output": "logs",
-    "mail": "inbox",
-    "notifications": "inbox",
-    "msg": "send",
-    "message": "send",
-    "tell": "send",
-    "say": "send",
-    "ask": "send",
-    "reply": "answer",
-    "approve": "answer",
-    "yes": "answer",
-    "cost": "usage",
-    "tokens": "usage",
-    "stats": "usage",
-    "history": "events",
-    "journal": "events",
-    "why": "explain",
-    "describe": "explain",
-    "info": "explain",
-    "remember": "memory save",
-    "recall": "memory search",
-    "subscribe": "join",
-    "unsubscribe": "leave",
-    "allow": "trust",
-    "setup": "init",
-    "check": "doctor",
-    "version": "--version",
+    "ps --watch": "top htop watch monitor",
+    "ps": "list ls status sessions",
+    "stop": "kill quit exit end rm remove",
+    "wrap": "run start exec new",
+    "attach": "open fg connect switch",
+    "attach --view": "view",
+    "peek": "screen show capture",
+    "logs": "log output",
+    "logs -f": "tail",
+    "inbox": "mail notifications",
+    "send": "msg message tell say ask",
+    "answer": "reply approve yes",
+    "usage": "cost tokens stats",
+    "events": "history journal",
+    "explain": "why describe info",
+    "memory save": "remember",
+    "memory search": "recall",
+    "join": "subscribe",
+    "leave": "unsubscribe",
+    "trust": "allow",
+    "init": "setup",
+    "doctor": "check",
+    "--version": "version",
 }
 """The commands meant by other words, which other programs use or users expect."""
 
@@ -133,7 +101,6 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
 
 
 def parser_of(name: str) -> argparse.ArgumentParser:
-    """Return the argument parser of the command `name`."""
     module = importlib.import_module(f"relay.cli.{name}")
     summary, _, description = (module.__doc__ or "").partition("\n")
     parser = argparse.ArgumentParser(
@@ -153,7 +120,8 @@ def _mistake(name: str, argv: list[str]) -> str:
             return f"unknown option {name!r}. Options go after the command."
         line = shlex.join(["relay", argv[at], *argv[:at], *argv[at + 1 :]])
         return f"options go after the command: `{visible(line)}`."
-    meant = _MEANT.get(name.casefold()) or suggest(name, COMMANDS, _ALIKE)
+    known = (command for command, words in _MEANT.items() if name.casefold() in words.split())
+    meant = next(known, None) or suggest(name, COMMANDS, _ALIKE)
     hint = f" Did you mean `relay {meant}`?" if meant else ""
     return f"there is no command {name!r}.{hint}"
 

@@ -101,7 +101,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _is_name(ledger: Ledger, word: str) -> bool:
-    """Return True if `word` is an agent's name, or the user's."""
     if names.same(word, names.PERSON) or ledger.registry.teams(word):
         return True
     return bool(ledger.messages(to=word, limit=1) or ledger.messages(sender=word, limit=1))

@@ -143,7 +143,6 @@ class Outcomes:
             print(sentence, flush=True)
 
     def add(self, **fields: Any) -> None:
-        """Add an object to the list."""
         if self._rows is not None:
             self._rows.append(fields)
 

@@ -77,10 +77,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _end(home: Home, name: str, team: str, by: str, report: Outcomes) -> None:
-    """End the agent `name` for the agent `by`, as `relay stop` does.
-
-    Raise NotAllowed if `by` did not start it.
-    """
+    """End the agent `name` as `relay stop` does. Raise NotAllowed unless the agent `by` started it."""
     records = Records(home)
     own = [record for record in records.all(team) if names.same(record.parent, by)]
     record = next((record for record in own if names.same(record.name, name)), None)
@@ -98,7 +95,6 @@ def _end(home: Home, name: str, team: str, by: str, report: Outcomes) -> None:
 
 
 def _supervised(home: Home, args: argparse.Namespace, report: Outcomes) -> None:
-    """Release an agent, an account, or both."""
     if args.ids or args.all or args.sender or args.to:
         raise UsageError("--agent and --account cannot be combined with options that select messages.")
     session = None if args.agent is None else find(home, args.agent, args.team)

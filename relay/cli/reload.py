@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import time
 
-from relay.cli.arguments import add_json, add_team, agent_name
+from relay.cli.arguments import add_json, add_names, add_team
 from relay.cli.output import Outcomes
 from relay.control.sessions import SESSION_TIMEOUT, SessionInfo, call, claims, find_claim
 from relay.errors import RelayError, UsageError
@@ -25,9 +25,7 @@ _SESSION_CHECK_EVERY = 0.02  # seconds between two checks for the new session
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "names", nargs="*", type=agent_name, metavar="NAME", help="the agents, as `relay ps` lists them"
-    )
+    add_names(parser, "the agents, as `relay ps` lists them")
     parser.add_argument("--all", action="store_true", help="every agent in this home")
     add_team(parser)
     add_json(parser, "print the result for each as a JSON list")

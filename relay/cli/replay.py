@@ -78,7 +78,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _name_or_file(text: str) -> str:
-    """Return a NAME|FILE. Raise InvalidName."""
     return text if _is_path(text) or Path(text).is_file() else agent_name(text)
 
 

@@ -11,7 +11,7 @@ import argparse
 import time
 
 from relay.agents import catalog
-from relay.cli.arguments import add_json, add_team, agent_name
+from relay.cli.arguments import add_json, add_names, add_team
 from relay.cli.output import Outcomes
 from relay.control.sessions import SESSION_TIMEOUT, SessionInfo, call, find
 from relay.errors import ConfigError, NoSuchSession, RelayError
@@ -23,9 +23,7 @@ _AGENT_CHECK_EVERY = 0.05  # seconds between two checks for the new agent
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "names", nargs="+", type=agent_name, metavar="NAME", help="the agents, as `relay ps` lists them"
-    )
+    add_names(parser, "the agents, as `relay ps` lists them", nargs="+")
     parser.add_argument("--now", action="store_true", help="kill them immediately, without a closing prompt")
     parser.add_argument(
         "--fresh", action="store_true", help="start new conversations, with the first prompts"
@@ -62,7 +60,6 @@ def restart(home: Home, sessions: list[SessionInfo], report: Outcomes, *, now: b
 
 
 def _converses(home: Home, agent: str) -> bool:
-    """Return True if agents of this kind have conversations that can be resumed."""
     try:
         return bool(catalog.load(agent, home).resume.words)
     except ConfigError:
@@ -70,10 +67,7 @@ def _converses(home: Home, agent: str) -> bool:
 
 
 def _again(before: SessionInfo, deadline: float) -> tuple[int, bool]:
-    """Wait for the new agent and its session.
-
-    Return the agent's process id, and whether it continues the conversation.
-    """
+    """Wait for the new agent; return its process id, and whether it continues the conversation."""
     while True:
         try:
             status = call(before.shim, {"op": "status"}, SESSION_TIMEOUT)

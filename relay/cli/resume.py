@@ -13,15 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from relay.cli import restart
-from relay.cli.arguments import add_json, add_team, agent_name
+from relay.cli.arguments import add_json, add_names, add_team
 from relay.cli.output import Outcomes
+from relay.control.ended import ended_record
 from relay.control.guard import user_only
 from relay.control.resuming import continued
 from relay.control.sessions import SessionInfo, claims, find
 from relay.control.team_choice import fleet_team
-from relay.errors import NoSuchSession, RelayError
+from relay.errors import RelayError
 from relay.home import Home
-from relay.names import did_you_mean, same, unique
+from relay.names import same, unique
 from relay.supervision import fleet_file
 from relay.supervision.policy import Supervision
 from relay.supervision.records import AgentRecord, Records
@@ -30,9 +31,7 @@ from relay.supervision.start import start
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "names", nargs="+", type=agent_name, metavar="NAME", help="the agents, as `relay ps -a` lists them"
-    )
+    add_names(parser, "the agents, as `relay ps -a` lists them", nargs="+")
     add_team(parser)
     add_json(parser, "print the outcome for each, as a JSON list")
 
@@ -52,24 +51,11 @@ def run(args: argparse.Namespace) -> int:
                         raise RelayError("it has no conversation to resume. `relay restart` restarts it.")
                     running.append(session)
                 else:
-                    record = _record(home, name, team)
+                    record = ended_record(home, name, team)
                     said = _resume(home, record)
                     report.done(said, name=record.name, team=record.team, outcome="resumed")
         restart.restart(home, running, report, now=False, how="resume")
     return 1 if report.failed else 0
-
-
-def _record(home: Home, name: str, team: str | None) -> AgentRecord:
-    """Return the record of an agent that has ended. Raise NoSuchSession."""
-    records = Records(home).all(team)
-    found = [record for record in records if same(record.name, name)]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        teams = ", ".join(record.team for record in found)
-        raise NoSuchSession(f"several teams had an agent called {name!r} ({teams}). Choose one with --team.")
-    hint = did_you_mean(name, [record.name for record in records])
-    raise NoSuchSession(f"there is no agent called {name!r}. {hint}`relay ps -a` lists ended agents, too.")
 
 
 def _env(home: Home, record: AgentRecord) -> Mapping[str, str]:
@@ -95,12 +81,8 @@ def _resume(home: Home, record: AgentRecord) -> str:
         raise RelayError(f"it has no conversation to resume in {directory}. {again}")
     given: dict[str, Any] = dict(record.options or {})
     options = [word for path in given.get("rules") or () for word in ("--rules", path)]
-    for name, flag in (
-        ("profile", "--agent"),
-        ("broker", "--broker"),
-        ("config", "--config"),
-        ("task", "--task"),
-    ):
+    flags = {"profile": "--agent", "broker": "--broker", "config": "--config", "task": "--task"}
+    for name, flag in flags.items():
         if value := given.get(name):
             options += [flag, str(value)]
     supervision = replace(Supervision.from_json(given.get("supervision") or {}), fresh=record.command)

@@ -125,7 +125,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _receiver(text: str) -> str:
-    """Return a TO. Raise InvalidName."""
     if text.startswith("#"):
         names.channel(text)
     elif text != EVERYBODY:

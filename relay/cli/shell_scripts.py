@@ -18,7 +18,6 @@ PASSED_ON = "wrap"
 
 
 def bash(levels: Sequence[Level]) -> str:
-    """Return the script for bash."""
     return f"""\
 # bash completion for relay, made by `relay completion bash`.
 {_walk(levels)}
@@ -73,7 +72,6 @@ fi
 
 
 def fish(levels: Sequence[Level]) -> str:
-    """Return the script for fish."""
     return f"""\
 # fish completion for relay, made by `relay completion fish`.
 function __relay_complete

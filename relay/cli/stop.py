@@ -16,7 +16,7 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 
-from relay.cli.arguments import add_json, add_team, agent_name
+from relay.cli.arguments import add_json, add_names, add_team
 from relay.cli.output import Outcomes
 from relay.control.sessions import (
     SESSION_TIMEOUT,
@@ -42,9 +42,7 @@ _LAST_STEPS = 10.0  # seconds for the last steps of a session that no longer lis
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "names", nargs="*", type=agent_name, metavar="NAME", help="the sessions, as `relay ps` lists them"
-    )
+    add_names(parser, "the sessions, as `relay ps` lists them")
     parser.add_argument("--all", action="store_true", help="every session in this home")
     parser.add_argument("--now", action="store_true", help="kill immediately, without a closing prompt")
     add_team(parser)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from relay.cli import join
-from relay.cli.arguments import add_json, agent_name
+from relay.cli.arguments import add_json, add_names
 from relay.cli.output import Outcomes
 from relay.control.fleet_start import another_starts, start_agent, starting
 from relay.control.fleet_status import FleetStatus, left_over
@@ -49,9 +49,7 @@ _SAID = {
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "names", nargs="*", type=agent_name, metavar="NAME", help="these agents only (default: all)"
-    )
+    add_names(parser, "these agents only (default: all)")
     parser.add_argument("-f", "--file", type=Path, metavar="FILE", help="the fleet file")
     parser.add_argument("--wait", action="store_true", help="wait until each is ready or has ended")
     parser.add_argument(
@@ -78,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
     with Outcomes(args) as report:
         upstart = _Upstart(home, fleet, report, fresh=args.fresh, boot=args.boot)
         if args.due:
-            args.names = upstart.due(upstart.status())
+            args.names = upstart.status().due(time.time())
             if not args.names:
                 return 0
         if not (args.names or args.boot):
@@ -125,10 +123,6 @@ class _Upstart:
         standings = status.standings(boot=self._boot, tried=self._started)
         return plan(self._fleet, standings, names, others=status.others())
 
-    def due(self, status: FleetStatus) -> list[str]:
-        """Return the agents to start with --due."""
-        return status.due(time.time())
-
     def bring_up(self, names: list[str], *, only_due: bool) -> None:
         """Start the agents, each once its dependencies have reached the required state.
 
@@ -137,13 +131,13 @@ class _Upstart:
         told: set[str] = set()
         said: set[str] = set()
         later: set[str] = set()  # these start when there is room, or their schedule says so
-        first = True
+        first, team = True, self._fleet.team
         self._introduce(self.plan(self.status(), names))
         while True:
             # Under a lock: a session of the fleet also starts agents that wait for room.
-            with starting(self._home, self._fleet.team, self._another_starts):
+            with starting(self._home, team, lambda: self._report.say(another_starts(team))):
                 status = self.status()
-                if only_due and not (names := self.due(status)):
+                if only_due and not (names := status.due(time.time())):
                     return  # `relay down` came first
                 steps = self.plan(status, names)
                 starts = [step for step in steps if step.kind == "start" and step.agent not in told]
@@ -185,9 +179,6 @@ class _Upstart:
                     self._report.say(f"{step.agent} waits until {_needs(step)}.")
             time.sleep(_AGENT_CHECK_EVERY)
 
-    def _another_starts(self) -> None:
-        self._report.say(another_starts(self._fleet.team))
-
     def _introduce(self, steps: list[PlanStep]) -> None:
         """Register agents that are about to start: messages to them wait, so running agents can write."""
         with Ledger(self._home.ledger) as ledger:
@@ -221,7 +212,6 @@ class _Upstart:
             time.sleep(_AGENT_CHECK_EVERY if left else 0)
 
     def tell(self, step: PlanStep) -> None:
-        """Report what is, or would be, done for one agent."""
         if step.kind == "wait":
             text = f"would be started once {_needs(step)}"
         else:
@@ -230,7 +220,6 @@ class _Upstart:
         self._say(step.agent, step.kind, text)
 
     def tell_left_over(self) -> None:
-        """Report the running agents that the file no longer has."""
         for record in left_over(self._home, self._fleet):
             self._say(record.name, "removed", _SAID["removed"].format(record.name))
 
@@ -283,18 +272,15 @@ class _Upstart:
         for name, condition in (step.waits_for or {}).items():
             if name in waiting:
                 continue
-            late = key(name) in status.sessions and time.monotonic() > self._deadline(name)
+            timeout = self._fleet.agents[name].supervision.start_timeout
+            deadline = self._started.setdefault(name, time.monotonic() + timeout)
+            late = key(name) in status.sessions and time.monotonic() > deadline
             why = status.in_vain(name, condition, late=late)
             if why is None and name in self._failed and key(name) not in status.sessions:
                 why = "that is not started"  # an earlier run met the condition
             if why is not None:
                 return f"is not started: it waits until {name} is {condition}, and {why}"
         return None
-
-    def _deadline(self, name: str) -> float:
-        """Return the time (monotonic) by which an agent must be ready."""
-        timeout = self._fleet.agents[name].supervision.start_timeout
-        return self._started.setdefault(name, time.monotonic() + timeout)
 
     def _say(self, name: str, action: str, text: str, **more: Any) -> None:
         self._report.done(_sentence(name, text), name=name, action=action, text=text, **more)

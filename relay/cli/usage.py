@@ -58,7 +58,6 @@ class UsageRow:
     limits: RateLimits | None = None
 
     def with_entry(self, entry: UsageEntry) -> UsageRow:
-        """Return the row with an entry added."""
         models = {**self.models}
         for model, spent in entry.models.items():
             models[model] = models.get(model, Spent()) + spent

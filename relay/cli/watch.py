@@ -98,10 +98,7 @@ class Looks(threading.Thread):
 def frame(
     sessions: Sequence[SessionInfo] | None, now: float, columns: int, rows: int, *, coloured: bool
 ) -> list[str]:
-    """Return what to show: at most `rows` rows of at most `columns` columns. now: seconds since the epoch.
-
-    sessions: None if not known yet.
-    """
+    """Return at most `rows` rows of `columns` columns. now: since the epoch. sessions: None if unknown."""
     found = by_urgency(sessions or ())
     shown = found if len(found) <= rows - 2 else found[: max(rows - 3, 1)]
     cells = [_cells(session, now) for session in shown]
@@ -142,8 +139,9 @@ def _summary(sessions: Sequence[SessionInfo] | None, found: Sequence[SessionInfo
 
 
 def _cells(session: SessionInfo, now: float) -> tuple[str, ...]:
-    used = ("?" if session.tokens is None else _brief(session.tokens), _dollars(session))
-    short = (session.name, session.team, session.agent, state(session), duration(session, now), *used)
+    tokens = "?" if session.tokens is None else _brief(session.tokens)
+    cost = "?" if session.tokens is None or session.cost is None else f"${session.cost:,.2f}"
+    short = (session.name, session.team, session.agent, state(session), duration(session, now), tokens, cost)
     last = one_line(session.question or session.last_line, _LAST_LINE)
     return (*(one_line(cell, 80) for cell in short), last)
 
@@ -154,11 +152,6 @@ def _brief(number: int) -> str:
         if number >= size * 0.99995:  # what rounds to 1000.0 of the next smaller unit
             return f"{number / size:.1f}{unit}"
     return str(number)
-
-
-def _dollars(session: SessionInfo) -> str:
-    """Return the cost; "?" if unknown."""
-    return "?" if session.tokens is None or session.cost is None else f"${session.cost:,.2f}"
 
 
 def _row(cells: Sequence[str], keep: Sequence[int], widths: Sequence[int], colour: str = "") -> str:

@@ -82,8 +82,10 @@ LONG = {"--name": "-n", "--team": "-t", "--detach": "-d"}
 def quick(argv: list[str]) -> int:
     """Parse `argv`, the words after `wrap`, without loading argparse, and run. Return the exit code."""
     options = parse(argv)
-    if hint := misplaced(options):
-        _hint(hint)
+    if (hint := misplaced(options)) and os.isatty(2):
+        from relay.text import visible  # 10 ms
+
+        os.write(2, f"relay: {visible(hint)}\n".encode())
     try:
         return launch.wrap(options)
     except SwitchAgent as switch:
@@ -108,14 +110,6 @@ def misplaced(options: Options) -> str:
             named = f"`relay wrap -n {name} {line}`"
             return f"{word} {name} is passed to {kind}. To name the agent in relay: {named}."
     return ""
-
-
-def _hint(text: str) -> None:
-    """Print a hint before the agent starts, if the user may see it."""
-    if os.isatty(2):
-        from relay.text import visible  # 10 ms
-
-        os.write(2, f"relay: {visible(text)}\n".encode())
 
 
 def _unquoted(command: list[str]) -> str:
@@ -164,16 +158,14 @@ def parse(argv: list[str]) -> Options:
             raise UsageError(f"{flag} must be one of {', '.join(RESTART)}, not {value!r}.")
         if attribute == "supervision":
             supervision |= _supervision(value)
-        elif attribute == "rules":
-            if not os.path.isfile(
-                value
-            ):  # an agent must not run without the rules that are meant to guard it
+        elif attribute in {"rules", "config"}:
+            if not os.path.isfile(value):  # an agent must not run without the rules that guard it
                 raise UsageError(f"there is no file {value!r}. Check the path given to {flag}.")
-            rules.append(os.path.abspath(value))
-        elif attribute == "config":
-            if not os.path.isfile(value):
-                raise UsageError(f"there is no file {value!r}. Check the path given to {flag}.")
-            given[attribute] = os.path.abspath(value)  # the agent may run elsewhere, in a worktree
+            path = os.path.abspath(value)  # the agent may run elsewhere, in a worktree
+            if attribute == "rules":
+                rules.append(path)
+            else:
+                given[attribute] = path
         elif attribute == "broker" and "broker" in given:
             given["broker"] += f",{value}"
         else:

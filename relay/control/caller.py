@@ -33,10 +33,7 @@ class Caller:
 
 
 def caller(home: Home) -> Caller | None:
-    """Return the agent to which this process belongs, None if it is the user's.
-
-    Raise NotAllowed if that is unknown.
-    """
+    """Return the agent to which this process belongs, None if the user's. Raise NotAllowed if unknown."""
     pids = ancestors(os.getpid())
     if found := agent_of(home, pids):
         return found
@@ -54,10 +51,7 @@ def caller(home: Home) -> Caller | None:
 
 
 def agent_of(home: Home, pids: Sequence[int]) -> Caller | None:
-    """Return the agent that a process descends from, according to the live claims; None if there is none.
-
-    pids: the process and its ancestors, nearest first.
-    """
+    """Return the agent that a process descends from, if any. pids: it and its ancestors, nearest first."""
     found = nearest(claims_here(home), pids)
     if found is None:
         return None

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from relay import names
 from relay.control.needs import Need, need
-from relay.control.sessions import SessionInfo, socket_of
-from relay.errors import RelayError
+from relay.control.sessions import SessionInfo, claims, socket_of
+from relay.errors import NoSuchSession, RelayError
 from relay.home import Home
 from relay.names import key
 from relay.supervision.records import AgentRecord, Records
@@ -46,10 +46,7 @@ def ended(home: Home, live: Collection[SessionInfo], team: str | None = None) ->
 
 
 def news(home: Home, live: Collection[SessionInfo], team: str | None = None) -> list[SessionInfo]:
-    """Return those of `ended` that failed and that the user has not stopped since.
-
-    The failure of an unsupervised agent is news for NEWS only.
-    """
+    """Return the failed ones not stopped by the user since; unsupervised ones are news for NEWS only."""
     records, now, found = Records(home), time.time(), []
     for agent in ended(home, live, team):
         record = records.get(agent.team, agent.name)
@@ -57,6 +54,23 @@ def news(home: Home, live: Collection[SessionInfo], team: str | None = None) -> 
         if recent and agent.wanted == "up" and need(agent) is Need.FAILED:
             found.append(agent)
     return found
+
+
+def ended_record(home: Home, name: str, team: str | None) -> AgentRecord:
+    """Return the record of an agent that has ended. team: None: any. Raise RelayError for none."""
+    running = {(key(claim.team), key(claim.name)) for claim in claims(home)}
+    known = Records(home).all(team)
+    named = [record for record in known if names.same(record.name, name)]
+    found = [record for record in named if (key(record.team), key(record.name)) not in running]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        teams = ", ".join(record.team for record in found)
+        raise NoSuchSession(f"several teams had an agent called {name!r} ({teams}). Choose one with --team.")
+    if named:
+        raise RelayError(f"it is running. `relay stop {name}` stops it.")
+    hint = names.did_you_mean(name, [record.name for record in known])
+    raise NoSuchSession(f"there is no agent called {name!r}. {hint}`relay ps -a` lists ended agents, too.")
 
 
 def _kept(record: AgentRecord) -> float:

@@ -70,7 +70,6 @@ class FleetStatus:
         return sum(record.fleet == path and self.fleet.find(record.name) is None for record in records)
 
     def reached(self, name: str) -> frozenset[Condition]:
-        """Return the conditions that an agent meets."""
         session, record = self.sessions.get(key(name)), self.records.get(key(name))
         reached: set[Condition] = set()
         if session is not None:
@@ -111,10 +110,7 @@ class FleetStatus:
         return record.reason or "has ended"
 
     def in_vain(self, name: str, condition: Condition, *, late: bool) -> str | None:
-        """Return why it is futile to wait until an agent meets a condition; None if it may still meet it.
-
-        late: the time allowed for its start is over.
-        """
+        """Return why an agent can no longer meet a condition. late: the time for its start is over."""
         session = self.sessions.get(key(name))
         if session is None:
             if condition in self.reached(name):

@@ -83,10 +83,7 @@ def own_only(home: Home, operation: str, sender: str, team: str) -> None:
 def as_itself(
     home: Home, operation: str, *, name: str | None = None, team: str | None = None, advice: str
 ) -> Caller | None:
-    """Return the agent to which this process belongs, None if it is the user's.
-
-    Raise NotAllowed, with `advice`, if an agent gives another's `name` or `team`.
-    """
+    """Return the agent of this process, if any. Raise NotAllowed (`advice`) for another's name or team."""
     own = _caller(home, operation)
     if own is not None and not _is(own, name or own.name, team or own.team):
         _refuse(
@@ -96,10 +93,7 @@ def as_itself(
 
 
 def own_session(home: Home, operation: str, *, name: str | None, advice: str) -> str | None:
-    """Return the id of the session of the agent to which this process belongs, None if it is the user's.
-
-    Raise NotAllowed, with `advice`, if an agent gives another's `name`.
-    """
+    """Return the session id of this process's agent, if any. Raise NotAllowed (`advice`) for another name."""
     own = as_itself(home, operation, name=name, advice=advice)
     return None if own is None else str(call(own.socket, {"op": "info"})["info"]["id"])
 

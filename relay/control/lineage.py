@@ -47,10 +47,7 @@ class Lineage:
         self.session = session
 
     def through(self, pids: Sequence[int]) -> int:
-        """Return the agent's process from which another process descends, 0 if it does not.
-
-        pids: the other process and its ancestors, nearest first.
-        """
+        """Return the agent's process above another, else 0. pids: that and its ancestors, nearest first."""
         before = 0
         for pid in pids:
             if pid == self.agent:
@@ -81,10 +78,7 @@ def refusal(home: Home, own: Lineage, fd: int, operation: str) -> str | None:
 
 
 def unknown(home: Home, pids: Sequence[int]) -> str:
-    """Return why this process may be an agent's, although `nearest` finds none; "" if it is not.
-
-    pids: this process and its ancestors.
-    """
+    """Return why this process may be an agent's without a `nearest`, else "". pids: it and its ancestors."""
     claims = [*all_noted(home)]
     if claims and not complete(pids):
         return "its ancestors cannot be read in /proc"
@@ -96,10 +90,7 @@ def unknown(home: Home, pids: Sequence[int]) -> str:
 
 
 def because(name: str, process: int) -> str:
-    """Return the reason why a caller counts as the agent `name`, and the way out.
-
-    process: the agent's process from which the caller descends.
-    """
+    """Return why a caller counts as the agent `name`, and the way out. process: the agent's above it."""
     program = one_line(command_of(process), 30) or "a process"
     return (
         f"This descends from {program} (pid {process}), which belongs to {name}, as does every shell "
@@ -114,10 +105,7 @@ def claims_here(home: Home) -> list[Noted]:
 
 
 def nearest(claims: Sequence[Noted], pids: Sequence[int]) -> tuple[Noted, int] | None:
-    """Return the claim of the agent that a process descends from, and the agent's process; None without one.
-
-    pids: the process and its ancestors, nearest first.
-    """
+    """Return the claim and the process of the agent above a process. pids: that and its ancestors."""
     best = None
     apart = _apart(claims)
     for claim in claims:

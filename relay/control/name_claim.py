@@ -104,10 +104,7 @@ def claimed_names(home: Home) -> list[str]:
 
 
 def all_noted(home: Home) -> Iterator[Noted]:
-    """Yield the claims that are held, in any order. Raise HomeError if another user made their directory.
-
-    Raise OSError if they cannot be read, for example because no descriptor is free.
-    """
+    """Yield the held claims, unordered. Raise HomeError for another user's folder, OSError if unreadable."""
     home.check_owner()
     folder = os.path.join(home.run_dir, "sessions")
     for team in _entries(folder):

@@ -57,5 +57,4 @@ def urgency(session: SessionInfo) -> tuple[int, float, str, str]:
 
 
 def by_urgency(sessions: Iterable[SessionInfo]) -> list[SessionInfo]:
-    """Return `sessions`, the most urgent first."""
     return sorted(sessions, key=urgency)

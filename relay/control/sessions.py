@@ -144,7 +144,6 @@ class SessionInfo:
 
     @property
     def shim(self) -> Path:
-        """The path at which the agent's shim listens."""
         return self.socket.with_suffix(SHIM)
 
     def public(self) -> dict[str, Any]:
@@ -372,10 +371,7 @@ def _claim(path: Path) -> SessionInfo | None:
 
 
 def _connect(path: Path, deadline: float) -> socket.socket:
-    """Return a connection to `path`, waiting until `deadline` if a session holds its name.
-
-    Do not wait if its shim has given up.
-    """
+    """Return a connection to `path`; wait until `deadline` for a claimed name, unless its shim gave up."""
     while True:
         channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         channel.settimeout(max(deadline - time.monotonic(), _CONNECT_EVERY))
@@ -398,10 +394,7 @@ def _given_up(claim: SessionInfo) -> bool:
 
 
 def _unresponsive(session: SessionInfo | None, operation: str = "") -> RelayError:
-    """Return the error to raise if `session` (None: it has ended) does not answer.
-
-    operation: the requested one.
-    """
+    """Return the error if `session` (None: it has ended) does not answer the requested `operation`."""
     if session is None:
         return NoSuchSession("that session has ended. `relay ps` lists the running ones.")
     advice = _unknown(session.socket, operation)

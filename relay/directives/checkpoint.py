@@ -95,10 +95,7 @@ class Checkpoints:
             self._progress.compact(last, but_last=but_last, **before)
 
     def load(self, oldest: int) -> Checkpoint | None:
-        """Return the last one if the ring, which begins at `oldest`, still holds what follows it.
-
-        What was acted on before it is not read again.
-        """
+        """Return the last one if the ring, from `oldest` on, still holds all the output after it."""
         saved = Checkpoint.load(self._path)
         if saved is None or saved.position < oldest:
             return None

@@ -39,10 +39,7 @@ class AgentSaid(Event):
 
 @dataclass(frozen=True, slots=True)
 class DirectiveRead(Event):
-    """The agent has said a directive.
-
-    again: as in AgentSaid.
-    """
+    """The agent has said a directive. again: as in AgentSaid."""
 
     directive: Directive
     again: bool = False

@@ -146,7 +146,6 @@ class Grammar:
         return cls(knows, prefix=prefix, diff=diff, acts_on=acts_on, meant=meant, joined=joined)
 
     def state(self) -> dict[str, Any]:
-        """Return the JSON that `restore` needs to continue from here."""
         return {"fence": self._fence, "block": None if self._block is None else self._block.state()}
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -220,7 +219,7 @@ class Grammar:
 
     def _follows_block(self, line: Line) -> bool:
         """Return True if `line` is a directive outside the code fences in the open form."""
-        if self._block is None or self._block.within_fence or line.code or line.hidden:
+        if self._block is None or self._block.fence or line.code or line.hidden:
             return False
         if self._prefix not in line.text or (self._diff is not None and self._diff.match(line.text)):
             return False
@@ -270,8 +269,8 @@ class _Block:
         self.place = place
         self.size = 0
         self._indent = indent
+        self.fence: _Fence | None = None
         self._lines: list[Line] = []
-        self._fence: _Fence | None = None
         self._hidden_end: int | None = None
 
     def state(self) -> dict[str, Any]:
@@ -287,22 +286,17 @@ class _Block:
         """Take a line; return True if it closes the form."""
         self.place = line.place
         if line.text.strip() == _CLOSES:
-            if not self._fence:
+            if not self.fence:
                 return True
             if self._hidden_end is None:
                 self._hidden_end = len(self._lines)
-        before = self._fence
-        self._fence = _fence_after(self._OPENS_FENCE, before, line)
-        if before and not self._fence:
+        before = self.fence
+        self.fence = _fence_after(self._OPENS_FENCE, before, line)
+        if before and not self.fence:
             self._hidden_end = None
         self._lines.append(line)
         self.size += len(line.text) + 1
         return False
-
-    @property
-    def within_fence(self) -> bool:
-        """True if a code fence is open in the form."""
-        return self._fence is not None
 
     def split_at_hidden_end(self) -> list[Line] | None:
         """End the form at a `>>>` that an unclosed fence hid; return the lines after it, or None."""

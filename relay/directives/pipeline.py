@@ -169,7 +169,6 @@ class OutputPipeline:
             self._grammar.forget_fence()
 
     def close(self, now: float) -> Reading:
-        """End the output."""
         return self._found(self.reader.close(now), now, ends_turn=True)
 
     def advance(self, until: float) -> Iterator[Reading]:

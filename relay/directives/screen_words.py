@@ -71,12 +71,10 @@ class ScreenWords:
         return []
 
     def keep(self) -> None:
-        """Keep readings from now on."""
         self.keeps = True
         self._kept.clear()
 
     def note(self, event: Event) -> None:
-        """Note what the record has."""
         if self._leave_note is None:
             return
         match event:

@@ -78,18 +78,6 @@ class Entry:
     text: str | None = None
 
     @property
-    def hook_name(self) -> str:
-        return self.source if self.kind == "hook" else ""
-
-    @property
-    def message_id(self) -> str:
-        return self.id if self.kind == "message" else ""
-
-    @property
-    def sender(self) -> str:
-        return self.source if self.kind == "message" else ""
-
-    @property
     def failed(self) -> bool:
         """True if it was wanted but is not known to have reached the agent."""
         return self.result in {"rejected", "uncertain", "untyped"}
@@ -97,8 +85,11 @@ class Entry:
     def public(self) -> dict[str, Any]:
         """Return the fields for JSON, without those that do not apply."""
         given = {name: getattr(self, name) for name in _FIELDS}
-        named = {"hook_name": self.hook_name, "message_id": self.message_id, "sender": self.sender}
-        return {key: value for key, value in (given | named).items() if value not in ("", None)}
+        if self.kind == "hook":
+            given["hook_name"] = self.source
+        elif self.kind == "message":
+            given |= {"message_id": self.id, "sender": self.source}
+        return {key: value for key, value in given.items() if value not in ("", None)}
 
 
 _FIELDS = tuple(field.name for field in fields(Entry))

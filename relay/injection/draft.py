@@ -228,7 +228,6 @@ class Draft:
             self.doubt()
 
     def _escape(self) -> None:
-        """Process the Esc key alone."""
         self._pending, self._last = "", "\x1b"
         self.doubt()
 

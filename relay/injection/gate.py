@@ -10,7 +10,7 @@ from relay.injection.queue import InjectionQueue
 from relay.injection.reply_delivery import ReplyDelivery
 from relay.injection.user_typing import UserTyping
 from relay.message import Priority
-from relay.state.readiness import Readiness, TerminalSnapshot, Verdict, judge
+from relay.state.readiness import Readiness, TerminalSnapshot, Verdict, judge, working
 from relay.state.view import AgentView
 
 
@@ -42,7 +42,7 @@ class TypingGate:
         if self.view.held is not None:
             return self.view.held
         if self.delivery:
-            return _wait("a text is being delivered through its own hooks")
+            return working("a text is being delivered through its own hooks")
         return (None if typing else self._order()) or self.user.obstacle()
 
     def _order(self) -> Verdict | None:
@@ -50,16 +50,15 @@ class TypingGate:
         first = self.next()
         if first is None:
             why = "what is waiting does not justify a turn, and comes with its next one"
-            return _wait(why) if self.queue else None
+            return working(why) if self.queue else None
         if refusal := self.queue.refused(first):
-            return _wait(refusal.reason, max(refusal.until - self.clock(), 0))
+            return working(refusal.reason, max(refusal.until - self.clock(), 0))
         if first.priority is Priority.LOW and (left := self.idle - self.view.quiet()) > 0:
             why = f"what is waiting has low priority, and is typed once it has been idle for {self.idle:g} s"
-            return _wait(why, left)
+            return working(why, left)
         return None
 
     def judge(self, sight: TerminalSnapshot) -> Verdict:
-        """Return the agent's state as `sight` shows it."""
         return judge(sight, self.view.profile)
 
     def allows(self, sight: TerminalSnapshot) -> bool:
@@ -82,7 +81,3 @@ class TypingGate:
             and sight.bracketed_paste
             and not sight.tty.canonical
         )
-
-
-def _wait(reason: str, seconds: float | None = None) -> Verdict:
-    return Verdict(Readiness.WORKING, reason, seconds)

@@ -155,7 +155,6 @@ def mark_of(injection: Injection) -> str:
 
 
 def nonce() -> str:
-    """Return a random mark."""
     return "".join(secrets.choice(_ALPHABET) for _ in range(_NONCE_LENGTH))
 
 

@@ -91,7 +91,6 @@ class Typist:
         self._doubtful: deque[tuple[str, tuple[Injection, ...]]] = deque(maxlen=_DOUBTFUL)  # (end, them)
 
     def output(self, data: bytes) -> None:
-        """Record the agent's output."""
         self._seen += data
         del self._seen[:-_TAIL]
         self._output.set()
@@ -165,10 +164,7 @@ class Typist:
         return await self._enter(mark, empty, tries=2)
 
     async def _enter(self, mark: str, empty: str, tries: int) -> str | None:
-        """Press Enter up to `tries` times; return why the text may not have been taken, or None if it was.
-
-        empty: the cursor's row without the text.
-        """
+        """Press Enter up to `tries` times; return why the text may be untaken. empty: the row without it."""
         for _ in range(tries):
             # Output that has not been analysed yet may be a question, which Enter would answer.
             if not await self._until(lambda: not self._terminal.output_pending(), PRINT_TIMEOUT):

@@ -109,7 +109,6 @@ class Unfinished:
         )
 
     def end(self, outcome: Outcome) -> None:
-        """Record the text's outcome."""
         self._progress.keep({**self._progress.kept, "outcome": asdict(outcome)})
 
     # In the session that follows.
@@ -129,7 +128,6 @@ class Unfinished:
 
     @property
     def injections(self) -> tuple[Injection, ...]:
-        """The injections that were typed as that text."""
         return self._left.injections if self._left is not None else ()
 
     @property
@@ -162,7 +160,6 @@ class Unfinished:
         left.written = True
 
     def output(self, data: bytes, position: int) -> None:
-        """Record the agent's output."""
         if (left := self._before(position)) is not None and left.lines:
             left.seen += data
             del left.seen[:-_TAIL]

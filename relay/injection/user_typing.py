@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from relay.injection.draft import Draft
 from relay.shim.process_wait import SCREEN_QUIET
 from relay.state.agent_terminal import INPUT_BORDER, AgentTerminal
-from relay.state.readiness import Readiness, Verdict
+from relay.state.readiness import Readiness, Verdict, working
 from relay.state.view import AgentView
 
 USER_PAUSE = 1.0
@@ -123,7 +123,7 @@ class UserTyping:
         self._settle()
         draft, now = self._draft, self._clock()
         if self._is_stopped(now):
-            return _wait("its output is stopped: you pressed Ctrl-S, and Ctrl-Q continues it")
+            return working("its output is stopped: you pressed Ctrl-S, and Ctrl-Q continues it")
         if not draft.empty:
             left = max(draft.last_typed, self._terminal.last_output()) + SCREEN_QUIET - now
             left = max(left, KEYS_CHECK_EVERY) if self._unread else left
@@ -132,9 +132,9 @@ class UserTyping:
                 what = "the keys you pressed may have left something in its input"
             if draft.prefixed and not self._view.ruled:
                 what = "you pressed Esc or another prefix key in it: it would take the next key for a command"
-            return _wait(what, left if left > 0 else None)
+            return working(what, left if left > 0 else None)
         left = draft.last_typed + USER_PAUSE - now
-        return _wait(f"you typed within the last {USER_PAUSE:g} s", left) if left > 0 else None
+        return working(f"you typed within the last {USER_PAUSE:g} s", left) if left > 0 else None
 
     def _place(self) -> _Place | None:
         """Return what the cursor's row shows, and the rows below; None without a virtual screen."""
@@ -188,7 +188,3 @@ class UserTyping:
         if not same or self._draft.prefixed:
             return False
         return not self._draft.typed or self._terminal.output_offset() > self._empty_at  # else it hides text
-
-
-def _wait(reason: str, seconds: float | None = None) -> Verdict:
-    return Verdict(Readiness.WORKING, reason, seconds)

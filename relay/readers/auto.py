@@ -201,7 +201,6 @@ class AutoReader:
         return ScreenReader(screen, self._marker, self._drawing, self._echo, self._places)
 
     def _take(self, data: bytes, start: int, begun: float, now: float) -> list[Line]:
-        """Read `data`, which begins at the offset `start` of the output."""
         end = self.offset - len(self.held)
         if self._drawn is not None:
             return self._drawn.feed(self._reveal(data), end, begun, now)

@@ -32,7 +32,6 @@ class Drawing:
         return self.has_sign(row.text) or _drawn_in(self.echo, row.colours)
 
     def is_code(self, row: Row) -> bool:
-        """Return True if `row` is drawn as a line of code."""
         return _drawn_in(self.code, row.colours) or any(line.search(row.text) for line in self.code.lines)
 
     def text_columns(self, screen: VirtualScreen) -> int:
@@ -48,7 +47,6 @@ class Drawing:
         return x if whole and x * 2 > columns else columns
 
     def has_sign(self, text: str) -> bool:
-        """Return True if `text` begins with one of the signs of an echo."""
         return any(line.search(text) for line in self.echo.lines)
 
     def hanging(self, text: str) -> int:

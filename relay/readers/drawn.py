@@ -163,7 +163,6 @@ class DrawnText:
         return self.alternate and 0 <= now - self._unread < LAYOUT
 
     def at_cursor(self, line: PageLine) -> bool:
-        """Return True if the cursor is in one of the rows of `line`."""
         return line.first <= self._cursor_row <= line.last
 
     def follow_regions(self, data: bytes) -> None:

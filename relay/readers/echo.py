@@ -46,7 +46,6 @@ class Echo:
         self._directive = re.compile(rf"(?P<lead>\W*?){re.escape(marker)}[A-Za-z][\w-]*:\S")
 
     def state(self) -> dict[str, Any]:
-        """Return the JSON that `restore` needs to continue from here."""
         return {
             "seconds": self.seconds,
             "expected": list(self._expected),

@@ -70,7 +70,6 @@ class LinesReader:
         self._pen = Pen()
 
     def state(self) -> dict[str, Any]:
-        """Return the JSON that `restore` needs to continue from here."""
         return {
             "end": self._end,
             "partial": self._partial.decode("latin-1"),

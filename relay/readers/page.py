@@ -85,7 +85,6 @@ class PageLine:
         self.place(line)
 
     def place(self, line: LogicalLine) -> None:
-        """Move it to the place of `line`."""
         self.first, self.last, self.blanks = line.first, line.last, line.blanks
         self.visible = True
 
@@ -134,7 +133,6 @@ class Page:
         self._reprint: _Reprint | None = None
 
     def state(self) -> dict[str, Any]:
-        """Return the JSON that `restore` needs to continue from here."""
         lines = [[getattr(line, name) for name in PageLine.__slots__] for line in self._lines]
         reprint = None if self._reprint is None else self._reprint.state()
         return {"lines": lines, "history": list(self._history), "reprint": reprint}
@@ -156,7 +154,6 @@ class Page:
 
     @property
     def pending(self) -> bool:
-        """True if one of the lines on the screen is pending."""
         for known in self._lines:  # asked for in each tick: a generator would take twice as long
             if known.visible and (known.emitted is None or not known.emitted.startswith(known.key)):
                 return True

@@ -116,7 +116,6 @@ class ScreenReader:
                 line.emitted = line.key
 
     def state(self) -> dict[str, Any]:
-        """Return the JSON that `restore` needs to continue from here."""
         clock = self._fed, self._ticked, self._frame, self._resized
         form = self._emitter.gap, self._emitter.form
         unseen, text = astuple(self._unseen), self._text.state()

@@ -281,7 +281,6 @@ class _Rows(NamedTuple):
 
 
 def clip(row: Row, columns: int) -> Row:
-    """Return the first `columns` columns of `row`."""
     text = row.text[:columns]
     while columns_of(text) > columns:
         text = text[:-1]

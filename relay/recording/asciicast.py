@@ -63,7 +63,6 @@ class CastEvent(NamedTuple):
         return int(columns), int(rows)
 
     def line(self) -> bytes:
-        """Return the event as a line of the file."""
         return json_line([round(self.time, 6), self.kind, self.data])
 
 
@@ -140,7 +139,6 @@ class CastPart:
             return cls(path, header, start, _last(stream, header, start))
 
     def markers(self) -> Iterator[CastEvent]:
-        """Yield the events of kind "m"."""
         time = self.start
         with _open(self.path) as stream:
             while (line := _line(stream)) is not None:

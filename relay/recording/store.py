@@ -36,63 +36,12 @@ _LOG_NAME = re.compile(_STEM + r"\.log\.jsonl")
 
 
 @dataclass(frozen=True, slots=True)
-class StoredPart:
-    """One file of a session's recording, as known from its name alone.
+class _StoredFile:
+    """A file of one session, as known from its name alone.
 
-    session: the first characters of the session's id; part: from 1 on.
+    session: the first characters of the session's id.
     began:   when the session began, in seconds since the epoch.
     """
-
-    path: Path
-    team: str
-    name: str
-    session: str
-    began: float
-    part: int
-
-    @property
-    def events(self) -> Path:
-        """The file with the journal's entries next to it, which may not exist."""
-        return events_of(self.path)
-
-    @property
-    def size(self) -> int:
-        """Bytes of both files."""
-        size = 0
-        for path in (self.path, self.events):
-            with suppress(OSError):
-                size += path.stat().st_size
-        return size
-
-    @property
-    def cast_size(self) -> int:
-        """Bytes of the asciicast; 0 if it does not exist."""
-        with suppress(OSError):
-            return self.path.stat().st_size
-        return 0
-
-    @property
-    def changed(self) -> float:
-        """When the asciicast last changed, in seconds since the epoch; 0 if it does not exist."""
-        with suppress(OSError):
-            return self.path.stat().st_mtime
-        return 0.0
-
-    @property
-    def in_use(self) -> bool:
-        """True while a living session writes it."""
-        return is_held(self.path)
-
-    def remove(self) -> None:
-        """Delete both files, as far as they exist."""
-        for path in (self.events, self.path):
-            with suppress(OSError):
-                path.unlink()
-
-
-@dataclass(frozen=True, slots=True)
-class StoredLog:
-    """The log of what an agent said in one session, from its name alone; fields as in StoredPart."""
 
     path: Path
     team: str
@@ -102,30 +51,70 @@ class StoredLog:
 
     @property
     def files(self) -> tuple[Path, Path]:
-        """The file, and the full one before it; either may not exist."""
-        return self.path, rotated(self.path)
+        """The file, and the one that belongs to it; either may not exist. Deleted in reverse order."""
+        raise NotImplementedError
 
     @property
     def size(self) -> int:
         """Bytes of both files."""
-        size = 0
-        for path in self.files:
-            with suppress(OSError):
-                size += path.stat().st_size
-        return size
+        return sum(map(_size, self.files))
 
     @property
     def changed(self) -> float:
-        """When it last changed, in seconds since the epoch; 0 if it does not exist."""
+        """When the file last changed, in seconds since the epoch; 0 if it does not exist."""
         with suppress(OSError):
             return self.path.stat().st_mtime
         return 0.0
 
+    def is_of(self, name: str | None, team: str | None) -> bool:
+        """Return True if it is a file of that agent and team; None stands for any."""
+        return (name is None or same(self.name, name)) and (team is None or same(self.team, team))
+
     def remove(self) -> None:
-        """Delete both files, as far as they exist."""
-        for path in self.files:
+        for path in reversed(self.files):
             with suppress(OSError):
                 path.unlink()
+
+
+def _size(path: Path) -> int:
+    with suppress(OSError):
+        return path.stat().st_size
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPart(_StoredFile):
+    """One file of a session's recording, with the journal's entries next to it. part: from 1 on."""
+
+    part: int
+
+    @property
+    def events(self) -> Path:
+        """The file with the journal's entries next to it, which may not exist."""
+        return events_of(self.path)
+
+    @property
+    def files(self) -> tuple[Path, Path]:
+        return self.path, self.events
+
+    @property
+    def cast_size(self) -> int:
+        """Bytes of the asciicast; 0 if it does not exist."""
+        return _size(self.path)
+
+    @property
+    def in_use(self) -> bool:
+        """True while a living session writes it."""
+        return is_held(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredLog(_StoredFile):
+    """The log of what an agent said in one session, and the full one before it."""
+
+    @property
+    def files(self) -> tuple[Path, Path]:
+        return self.path, rotated(self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +184,7 @@ def recordings(folder: Path, name: str | None = None, team: str | None = None) -
     sessions: dict[tuple[str, str, str, float], list[StoredPart]] = {}
     found = (parsed for path in folder.glob(f"*/*{CAST}") if (parsed := parse(path)) is not None)
     for part in sorted(found, key=lambda each: (each.began, each.part, each.path)):
-        if (name is None or same(part.name, name)) and (team is None or same(part.team, team)):
+        if part.is_of(name, team):
             sessions.setdefault((part.team, part.name, part.session, part.began), []).append(part)
     return [SessionRecording(tuple(parts)) for parts in sessions.values()]
 
@@ -211,25 +200,12 @@ def parse_log(path: Path) -> StoredLog | None:
 def logs(folder: Path, name: str | None = None, team: str | None = None) -> list[StoredLog]:
     """Return the logs in `folder` (Home.recordings), newest last; of one agent or team if given."""
     found = (parsed for path in folder.glob(f"*/*{LOG}") if (parsed := parse_log(path)) is not None)
-    own = [
-        each
-        for each in found
-        if (name is None or same(each.name, name)) and (team is None or same(each.team, team))
-    ]
+    own = (each for each in found if each.is_of(name, team))
     return sorted(own, key=lambda each: (each.began, each.changed, each.path))
 
 
-def of_session(folder: Path, team: str, name: str, session: str) -> list[StoredPart]:
-    """Return the parts of the session `session`, oldest first; [] if there are none."""
-    own = (each.parts for each in recordings(folder, name, team) if each.first.session == session[:SESSION])
-    return list(next(own, ()))
-
-
 def find(folder: Path, name: str, team: str | None = None, session: str | None = None) -> SessionRecording:
-    """Return the newest recording of an agent, or that of the session whose id begins with `session`.
-
-    Raise RecordingError if there is none.
-    """
+    """Return an agent's newest recording, or that of a session, by its id's start. Raise RecordingError."""
     own = recordings(folder, name, team)
     found = [each for each in own if session is None or session.startswith(each.first.session)]
     found = found or [each for each in own if each.first.session.startswith(session or "")]

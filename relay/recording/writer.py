@@ -65,15 +65,15 @@ class RecordingFiles:
         """Continue with the parts of an earlier session of the same agent."""
         self.follows = True
         header = self._header
-        parts = store.of_session(self._folder, header.team, header.name, header.session)
-        if parts:
+        found = store.recordings(self._folder, header.name, header.team)
+        own = (each.parts for each in found if each.first.session == header.session[: store.SESSION])
+        if parts := next(own, None):
             self._began = parts[0].began
             self._header = replace(header, part=parts[-1].part)
             self._paths = [each.path for each in parts]
 
     @property
     def open(self) -> bool:
-        """True if there is a part to write to."""
         return self._writer is not None
 
     def begin(self, size: tuple[int, int]) -> None:
@@ -109,7 +109,6 @@ class RecordingFiles:
             self._writer.entry(self._clock() - self.origin, entry)
 
     def flush(self) -> None:
-        """Write the buffered lines."""
         if self._writer is None:
             return
         try:
@@ -196,7 +195,6 @@ class PartWriter:
         self._events.flush()
 
     def remove(self) -> None:
-        """Delete both files."""
         for each in (self._path, store.events_of(self._path)):
             with suppress(OSError):
                 each.unlink()

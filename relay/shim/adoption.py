@@ -60,10 +60,7 @@ def _has_shell(group: int) -> bool:
 
 
 def _lineage(pid: int) -> tuple[int, int, int] | None:
-    """Return the parent, process group and session of `pid`, or None if it has ended.
-
-    A zombie counts as ended, as it does for the kernel.
-    """
+    """Return the parent, process group and session of `pid`; None if it has ended, even as a zombie."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as stat:
             # pid (comm) state ppid pgrp session ...: comm may contain spaces and parentheses

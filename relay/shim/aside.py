@@ -28,7 +28,6 @@ class Asides:
         self._tail = b""  # the end of the output, at least from its last escape character
 
     def output(self, data: bytes) -> None:
-        """Record the agent's next output."""
         tail = data if _ESC in data else self._tail + data
         if len(tail) > _WINDOW:
             # A control string, such as an image, may be any length: keep its introducer.
@@ -38,7 +37,6 @@ class Asides:
         self._tail = tail
 
     def add(self, data: bytes) -> None:
-        """Queue `data`."""
         self._queue += data
         self.waiting = True
 

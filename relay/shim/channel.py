@@ -62,7 +62,7 @@ class JsonChannel:
 
     def finish(self, **fields: Any) -> None:
         """Send a last line, and close the connection once it is flushed."""
-        self.on_gone = _nothing
+        self.on_gone = lambda: None
         self._last = True
         self.send(**fields)
 
@@ -148,7 +148,3 @@ class JsonChannel:
         if self.fd >= 0:
             self.close()
             self.on_gone()
-
-
-def _nothing() -> None:
-    pass

@@ -6,27 +6,7 @@ what a terminal that does not know the sequence would draw or scroll: S7C1T, G2 
 
 from __future__ import annotations
 
-MODES_OFF = (
-    1,
-    5,
-    9,
-    45,
-    66,
-    69,
-    1000,
-    1002,
-    1003,
-    1004,
-    1005,
-    1006,
-    1015,
-    1016,
-    1045,
-    2004,
-    2026,
-    2031,
-    2048,
-)
+MODES_OFF = (1, 5, 9, 45, 66, 69, 1000, *range(1002, 1007), 1015, 1016, 1045, 2004, 2026, 2031, 2048)
 """DEC private modes that outlive their program and are off in a terminal at rest.
 
 From "DEC Private Mode Set"; 2004, 2026, 2031 and 2048 are common additions.
@@ -67,9 +47,7 @@ AT_REST = b"".join(
 OSC_RESETS = {
     4: b"104",  # the palette
     5: b"105",  # special colours
-    **{
-        number: b"1%d" % number for number in range(10, 20)
-    },  # text, background, cursor, pointer, highlight, ...
+    **{number: b"1%d" % number for number in range(10, 20)},  # text, background, cursor, pointer, ...
     8: b"8;;",  # an open hyperlink
     9: b"9;4;0",  # a progress bar (ConEmu, iTerm2, Ghostty)
     22: b"22;",  # the pointer's shape

@@ -32,8 +32,6 @@ _SWITCHES = re.compile(r"^voluntary_ctxt_switches:\s*(\d+)", re.MULTILINE)
 
 
 class Wait(Enum):
-    """The kinds of waiting."""
-
     READ = "read"  # sleeps in a read of its terminal
     POLL = "poll"  # sleeps in poll, select or epoll, possibly for its terminal
     BUSY = "busy"  # computes, or waits for something else

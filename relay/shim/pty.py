@@ -265,16 +265,8 @@ def raw(attributes: list[Any]) -> list[Any]:
     """Return a copy of `attributes` in raw mode, as set by cfmakeraw(3)."""
     new = list(attributes)
     new[_CC] = list(attributes[_CC])
-    off_input = (
-        termios.IGNBRK
-        | termios.BRKINT
-        | termios.PARMRK
-        | termios.ISTRIP
-        | termios.INLCR
-        | termios.IGNCR
-        | termios.ICRNL
-        | termios.IXON
-    )
+    off_input = termios.IGNBRK | termios.BRKINT | termios.PARMRK | termios.ISTRIP
+    off_input |= termios.INLCR | termios.IGNCR | termios.ICRNL | termios.IXON
     off_local = termios.ECHO | termios.ECHONL | termios.ICANON | termios.ISIG | termios.IEXTEN
     new[_IFLAG] &= ~off_input
     new[_OFLAG] &= ~termios.OPOST

@@ -172,7 +172,6 @@ class RingWriter:
         self.words[MAGIC_WORD] = MAGIC
 
     def output(self, data: bytes) -> None:
-        """Append the agent's output."""
         self.append(OUTPUT, data)
 
     def append(self, kind: int, data: bytes = b"", *, wake: bool = True) -> None:
@@ -219,7 +218,6 @@ class RingWriter:
         return int(RECORD.unpack(self._get(position, RECORD.size))[4])
 
     def after(self, position: int) -> int:
-        """Return the position after the record at `position`."""
         if position < self._tail:
             return self._tail
         return position + RECORD.size + int(RECORD.unpack(self._get(position, RECORD.size))[3])

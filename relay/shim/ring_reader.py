@@ -112,7 +112,6 @@ class RingReader:
 
     @property
     def pending(self) -> bool:
-        """True if there are records to read."""
         return bool(self._ahead) or self.words[HEAD] > self._next
 
     @property

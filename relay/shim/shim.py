@@ -463,7 +463,6 @@ class _Wake:
             pass  # full: the poller is about to wake
 
     def take(self) -> bytes:
-        """Return what was written."""
         try:
             return os.read(self.read, 512)
         except BlockingIOError:

@@ -161,7 +161,6 @@ class UserTerminal:
         return self._said.endswith(b"\n")
 
     def output(self, data: bytes) -> None:
-        """Show the agent's output."""
         if self.line_ended is not None and (end := data.rfind(b"\n") + 1):
             self._output(data[:end])
             self.line_ended()

@@ -77,13 +77,11 @@ class AgentTerminal:
         """
         if self.screen is None:
             return b""
-        return (self._scrollback() if history else b"") + self.screen.repaint() + self._reader.held
+        above = self._scrollback(self.screen) if history else b""
+        return above + self.screen.repaint() + self._reader.held
 
-    def _scrollback(self) -> bytes:
+    def _scrollback(self, screen: VirtualScreen) -> bytes:
         """Return the last lines as text and colours only, without queries or modes."""
-        screen = self.screen
-        if screen is None:
-            return b""
         printed = bytes(self._printed[-SCROLLBACK_BYTES:]).split(b"\n") if self._printed else []
         if self._reader.kind == "lines":
             return b"\n".join(map(_printable, printed[-SCROLLBACK_LINES - screen.height :]))
@@ -113,7 +111,6 @@ class AgentTerminal:
             self.screen.answer_queries(None if silent else self._shim.reply)
 
     def write(self, data: bytes) -> None:
-        """Queue `data` for the agent's terminal."""
         self._shim.write(data)
 
     def reserve(self) -> None:

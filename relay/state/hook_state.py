@@ -61,7 +61,6 @@ class HookState:
         return Evidence("hooks", self._state, None, self._detail, now - self._since)
 
     def works(self) -> None:
-        """Record that the agent is working on its turn."""
         self._set("working")
 
     def ends(self, error: str | None = None) -> None:

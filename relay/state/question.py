@@ -85,7 +85,8 @@ class ScreenQuestion:
         if wanted.isdigit():
             found = [each for each in self.options if each.number == int(wanted)]
         else:
-            found = next(filter(None, (self._named(wanted, by) for by in _NAMES)), []) if wanted else []
+            named = ([each for each in self.options if by(each, wanted)] for by in _NAMES)
+            found = next(filter(None, named), []) if wanted else []
         if not found:
             listed = _listed(self.options) or "none is known"
             raise UsageError(f"{choice!r} is not one of its options ({listed}). Use the number.")
@@ -96,9 +97,6 @@ class ScreenQuestion:
         if _CHECKBOX.match(found[0].text):
             raise UsageError("the question allows several choices: answer it in the agent's terminal.")
         return found[0]
-
-    def _named(self, wanted: str, by: Callable[[Option, str], bool]) -> list[Option]:
-        return [each for each in self.options if by(each, wanted)]
 
 
 def _shown_key(option: Option) -> str:

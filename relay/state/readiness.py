@@ -135,9 +135,9 @@ def judge(terminal: TerminalSnapshot, profile: Profile) -> Verdict:
     if found := _danger(terminal, profile, shown):
         return found
     if terminal.unwritten:
-        return _working("it has not read the previous input")
+        return working("it has not read the previous input")
     if terminal.output_pending:
-        return _working("it is printing")
+        return working("it is printing")
     if found := _reported(terminal, shown) or _rules(terminal, profile, shown):
         return found
     return _line_program(terminal) if terminal.tty.canonical else _screen_program(terminal, profile, shown)
@@ -226,7 +226,7 @@ def _danger(terminal: TerminalSnapshot, profile: Profile, shown: Detection | Non
             'would execute the text; set inject = "auto" there to allow it'
         )
     if not tty.foreground:
-        return _working("no program is in the terminal's foreground yet")
+        return working("no program is in the terminal's foreground yet")
     if tty.foreground != tty.agent_group:
         return _unsafe("another program is in the terminal's foreground")
     if shown is not None and shown.state == "prompting":
@@ -290,7 +290,7 @@ def _reported(terminal: TerminalSnapshot, shown: Detection | None) -> Verdict | 
             at_input = state in {"ready", "failed"}  # an error ends a turn without a hook
             if not at_input or terminal.quiet < lease:
                 wait = lease - terminal.quiet if at_input else None
-                return _working(f"{_source(evidence)} that it works", wait)
+                return working(f"{_source(evidence)} that it works", wait)
         elif evidence.state == "failed" and evidence.age < FAILURE and state != "working":
             why = one_line(evidence.detail, 60) or "it gave no reason"
             reason = f"{_source(evidence)} that it failed: {why}"
@@ -318,32 +318,32 @@ def _rules(terminal: TerminalSnapshot, profile: Profile, shown: Detection | None
     if not profile.says_ready or (shown is None and assumed and terminal.tty.canonical):
         return None
     if shown is None:
-        return _working(f"nothing on its screen shows its state (no rule of {profile.name!r} matches)")
+        return working(f"nothing on its screen shows its state (no rule of {profile.name!r} matches)")
     if terminal.tty.canonical:
-        return _working("its terminal is in line mode, so its own input box is not active")
+        return working("its terminal is in line mode, so its own input box is not active")
     return _drew(terminal) or _by(shown, Readiness.READY, "its input box is visible")
 
 
 def _line_program(terminal: TerminalSnapshot) -> Verdict:
     if terminal.wait is Wait.BUSY:
-        return _working("it is not waiting for its terminal")
+        return working("it is not waiting for its terminal")
     if terminal.wait is Wait.READ and not terminal.same:
         return Verdict(Readiness.READY, "it is waiting to read its terminal")
     if terminal.quiet < QUIET:
-        return _working(f"it printed within the last {QUIET} s", QUIET - terminal.quiet)
+        return working(f"it printed within the last {QUIET} s", QUIET - terminal.quiet)
     return Verdict(Readiness.READY, f"it has been quiet for {QUIET} s and its terminal is in line mode")
 
 
 def _drew(terminal: TerminalSnapshot) -> Verdict | None:
     left = SCREEN_QUIET - terminal.quiet
-    return _working(f"it drew within the last {SCREEN_QUIET} s", left) if left > 0 else None
+    return working(f"it drew within the last {SCREEN_QUIET} s", left) if left > 0 else None
 
 
 def _screen_program(terminal: TerminalSnapshot, profile: Profile, shown: Detection | None) -> Verdict:
     if found := _drew(terminal):
         return found
     if terminal.wait is Wait.BUSY:
-        return _working("it is not waiting for its terminal")
+        return working("it is not waiting for its terminal")
     if shown is None and not _match(profile.prompts, terminal.unfinished):
         return _unsafe("it shows no input box that relay knows")
     return Verdict(Readiness.READY, f"it has been quiet for {SCREEN_QUIET} s and shows an input box")
@@ -393,5 +393,5 @@ def _unsafe(reason: str) -> Verdict:
     return Verdict(Readiness.UNSAFE, reason)
 
 
-def _working(reason: str, wait: float | None = None) -> Verdict:
+def working(reason: str, wait: float | None = None) -> Verdict:
     return Verdict(Readiness.WORKING, reason, wait)

@@ -70,19 +70,19 @@ class Turn:
             case NativeName.PROMPT_SUBMIT if event.prompt:
                 return self._prompt(event.prompt)
             case NativeName.PROMPT_SUBMIT:  # Qwen reports each tool's result this way
-                self._work()
+                self._ask_or_work(event, None)
             case NativeName.TOOL_PRE:
                 self.tools.forget(event)
                 self._ask_or_work(event, _dialog(event))
             case NativeName.PERMISSION if self.tools.allows(event):
-                self._work()
+                self._ask_or_work(event, None)
             case NativeName.PERMISSION:
                 # Tools that ask the user anyway also need a permission, in the same dialog.
                 self._ask_or_work(event, _dialog(event) or PromptKind.PERMISSION)
             case NativeName.TOOL_POST | NativeName.TOOL_FAILED:
                 self.tools.forget(event)
                 self.hooks.answered(event)
-                self._work()
+                self._ask_or_work(event, None)
             case NativeName.NOTIFICATION if kinds.find(event.agent).notifies_of_dialog(event):
                 self.active = True
                 self.hooks.notified(PromptKind.PERMISSION, event.message)
@@ -156,10 +156,6 @@ class Turn:
             self.hooks.works()
         else:
             self.hooks.asks(event, kind)
-
-    def _work(self) -> None:
-        self.active = True
-        self.hooks.works()
 
     def _note(self, role: str, text: str) -> None:
         if text and len(self.messages) < MAX_TEXTS:

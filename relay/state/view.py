@@ -99,7 +99,6 @@ class AgentView:
         return time.monotonic() - self._terminal.last_output()
 
     def look(self) -> TerminalSnapshot:
-        """Return a snapshot of the terminal now."""
         port = self._terminal
         tty = port.tty()
         # Ask the kernel first: what the program printed before it slept is then either analysed or

@@ -228,6 +228,5 @@ class Progress:
 
 
 def digest_of(namespace: str, target: str, body: str) -> str:
-    """Return a short digest of a directive."""
     text = json.dumps([namespace, target, body])
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

@@ -76,7 +76,6 @@ class Pen:
         self._open = b""  # a sequence split by the end of a line
 
     def state(self) -> list[bool | int | None]:
-        """Return a JSON value with which `restore` can continue from here."""
         return [self.hidden, *self._rendition]
 
     def restore(self, state: list[bool | int | None]) -> None:

@@ -366,7 +366,6 @@ class VirtualScreen:
         return b"".join(parts) + AT_REST
 
     def close(self) -> None:
-        """Free the library's memory."""
         if self._terminal is not None:
             if self._mark:
                 self._lib.ghostty_tracked_grid_ref_free(self._mark)
@@ -463,11 +462,7 @@ class VirtualScreen:
 
     def _read(self, tag: int, first: int, count: int) -> list[Row]:
         """Return `count` rows from row `first` on, in the coordinate system `tag`."""
-        start = self._ref(tag, 0, first)
-        end = self._ref(tag, self.columns - 1, first + count - 1)
-        if self._is_spacer_head(end):
-            end.x -= 1  # else the selection would include the wide character in the next row
-        selection = vt.Selection(start, end, False)
+        selection = self._selection(tag, first, count)
         whole = self._format_rows(selection, True, count)
         texts = whole.split("\n")
         if len(texts) == count:  # the common case: none of these rows wraps into another one
@@ -487,6 +482,12 @@ class VirtualScreen:
             for y in self._hidden(selection, count):
                 rows[y] = rows[y]._replace(hidden=True)
         return rows
+
+    def _selection(self, tag: int, first: int, count: int, *, trim: bool = True) -> vt.Selection:
+        start, end = self._ref(tag, 0, first), self._ref(tag, self.columns - 1, first + count - 1)
+        if trim and self._is_spacer_head(end):
+            end.x -= 1  # else the selection would include the wide character in the next row
+        return vt.Selection(start, end, False)
 
     def _hidden(self, selection: vt.Selection, count: int) -> list[int]:
         """Return the indices (from 0) of the `count` rows of `selection` that are partly or fully hidden."""
@@ -578,10 +579,7 @@ class VirtualScreen:
         self, tag: int, first: int, count: int, extra: vt.TerminalExtra, *, trim: bool = False
     ) -> bytes:
         """Return bytes that draw `count` rows from row `first` on. trim: without trailing blanks."""
-        start, end = self._ref(tag, 0, first), self._ref(tag, self.columns - 1, first + count - 1)
-        if trim and self._is_spacer_head(end):
-            end.x -= 1  # else the selection would include the wide character in the next row
-        selection = ctypes.pointer(vt.Selection(start, end, False))
+        selection = ctypes.pointer(self._selection(tag, first, count, trim=trim))
         options = vt.FormatterOptions(emit=vt.VT, trim=trim, extra=extra, selection=selection)
         formatter = c_void_p()
         create = self._lib.ghostty_formatter_terminal_new

@@ -25,16 +25,11 @@ _OWN = re.compile(r"^\s*(export\s+)?(AIDER_)?LLM[-_]HISTORY[-_]FILE\s*[:=]", re.
 
 
 class Aider(AgentKind):
-    """aider."""
-
     name = "aider"
     silent_turns = 3  # it does not log what it has another model write, such as a commit message
 
     def prepare(self, run: Run) -> Prepared:
-        """Return `aider ARG...` as `aider --llm-history-file FILE ARG...`.
-
-        Raise ConfigError if the user uses the option.
-        """
+        """Return `aider ARG...` with `--llm-history-file FILE` first. Raise ConfigError if it has one."""
         if _has_own(run):
             raise ConfigError(
                 f"aider accepts only one {FLAG}, and you already use it; relay reads its screen instead"

@@ -55,8 +55,6 @@ EXEC_FORM = (2, 1, 197)
 
 
 class Claude(AgentKind):
-    """Claude Code."""
-
     name = "claude"
     events = {**hook_event.EVENTS, "MessageDisplay": NativeName.MESSAGE_DISPLAY}
     unasked = frozenset({NativeName.MESSAGE_DISPLAY})

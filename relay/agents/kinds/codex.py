@@ -45,8 +45,6 @@ _LAST = 3
 
 
 class Codex(AgentKind):
-    """Codex, of OpenAI."""
-
     name = "codex"
     events = hook_event.without("PostToolUseFailure", "Notification", "StopFailure")
     replies = {

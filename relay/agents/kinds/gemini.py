@@ -40,8 +40,6 @@ _ID = re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}\Z")
 
 
 class Gemini(AgentKind):
-    """Gemini CLI."""
-
     name = "gemini"
     events = {
         "SessionStart": NativeName.SESSION_START,
@@ -152,10 +150,7 @@ def _with_session(run: Run) -> Prepared:
 
 
 def _session(arguments: tuple[str, ...]) -> str | None:
-    """Return the id of the session that the user chose; "" if it is unknown or there is none.
-
-    None: the user leaves the choice to Gemini.
-    """
+    """Return the id of the session that the user chose: "" if unknown or none, None if left to Gemini."""
     if not _COMMANDS.isdisjoint(arguments):
         return ""
     words = iter(arguments)

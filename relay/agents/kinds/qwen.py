@@ -28,8 +28,6 @@ _HOUSEKEEPING = ("managed-auto-memory-", "managed-skill-")
 
 
 class Qwen(AgentKind):
-    """Qwen Code."""
-
     name = "qwen"
     events = hook_event.EVENTS
     replies = {
