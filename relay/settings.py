@@ -13,14 +13,12 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-import tomli
-
 from relay.errors import ConfigError, RelayError
 from relay.home import Home
 from relay.names import channel, did_you_mean
 from relay.policy import Policy
 from relay.project import folders
-from relay.toml_lines import TomlLines
+from relay.values import parse_toml
 
 FILE = "relay.toml"
 
@@ -275,28 +273,12 @@ def read(path: Path) -> bytes:
         raise ConfigError(f"cannot be read: {error.strerror}. Make it readable.", path) from None
 
 
-def parse(path: Path, content: bytes) -> tuple[dict[str, Any], str]:
-    """Return the parsed content of the TOML file at `path`, and its text. Raise ConfigError with the line."""
-    try:
-        text = content.decode("utf-8")
-        return tomli.loads(text), text
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"is not UTF-8 (byte {error.start + 1}). Save it as UTF-8.", path) from None
-    except tomli.TOMLDecodeError as error:
-        message = f"not valid TOML: {error.msg} (column {error.colno}). Fix that line."
-        raise ConfigError(message, path, error.lineno) from None
-    except RecursionError:
-        raise ConfigError("lists or tables are nested too deeply. Nest fewer.", path) from None
-    except ValueError as error:  # such as a number of 5,000 digits
-        raise ConfigError(f"not valid TOML: {error}.", path) from None
-
-
 def _parse(path: Path, content: bytes) -> dict[str, Any]:
-    everything, text = parse(path, content)
+    everything, top = parse_toml(path, content)
     values = {name: value for name, value in everything.items() if name not in TABLES}
     for name, value in values.items():
         if wrong := mistake(name, value):
-            raise ConfigError(wrong, path, TomlLines(text).of((name,)))
+            raise ConfigError(wrong, path, top.line((name,)))
     default = Settings()
     several = {name: ",".join(value) for name, value in values.items() if _is_several(name, value)}
     return {name: type(getattr(default, name))(value) for name, value in (values | several).items()}

@@ -117,7 +117,8 @@ from relay.agents.profile import (
     WhileWorking,
 )
 from relay.errors import ConfigError
-from relay.settings import is_prefix, parse
+from relay.settings import is_prefix
+from relay.values import parse_toml
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]*\Z")
 _COLOUR = re.compile(r"#?([0-9A-Fa-f]{6})\Z")
@@ -170,8 +171,8 @@ class PatternFile:
             content = path.read_bytes()
         except OSError as error:
             raise ConfigError(f"cannot read it: {error}. Fix it or remove it.", path) from None
-        values, text = parse(path, content)
-        return cls(path, text, values)
+        values, _ = parse_toml(path, content)
+        return cls(path, content.decode(), values)
 
     def fields(self, only: Collection[str] = ()) -> dict[str, Any]:
         """Return the checked values by the name of the Profile field; those of a table by its keys.

@@ -15,8 +15,8 @@ from typing import Any
 from relay.errors import ConfigError
 from relay.home import Home
 from relay.names import did_you_mean
-from relay.settings import FILE, find, parse, read
-from relay.toml_lines import TomlLines
+from relay.settings import FILE, find, read
+from relay.values import parse_toml
 
 TABLE = "memory"
 """The table of relay.toml."""
@@ -146,7 +146,7 @@ def load(
             continue
         try:
             content = read(path)
-            values, text = parse(path, content)
+            values, top = parse_toml(path, content)
         except ConfigError:
             continue  # reported with the settings
         if TABLE not in values:
@@ -160,6 +160,6 @@ def load(
         try:
             return MemoryConfig.from_mapping(values[TABLE], str(path.parent)), notices
         except ConfigError as error:
-            mistake = ConfigError(str(error), path, TomlLines(text).of((TABLE,)))
+            mistake = ConfigError(str(error), path, top.line((TABLE,)))
             return mistake, [*notices, f"{mistake} The agent keeps running without memory."]
     return None, notices

@@ -13,7 +13,8 @@ from relay.supervision.fleet import Condition
 from relay.supervision.policy import Action, ActionName
 from relay.supervision.restart import LIMITS, NEEDS_USER
 from relay.supervision.schedule import Overlap, Schedule, check_cron, duration, zone_of
-from relay.supervision.values import (
+from relay.supervision.worktree_spec import Cleanup, WorktreeSpec
+from relay.values import (
     FLAG,
     TEXT,
     WORDS,
@@ -29,7 +30,6 @@ from relay.supervision.values import (
     table,
     whole,
 )
-from relay.supervision.worktree_spec import Cleanup, WorktreeSpec
 
 ACTIONS: Mapping[str, tuple[ActionName, ...]] = {
     "on_idle": ("nudge", "gate", "done", "fail", "hold", "escalate", "run", "stop", "none"),
@@ -244,10 +244,9 @@ def _depends_on(value: Any, spot: Spot) -> dict[str, Condition]:
     condition = choice(get_args(Condition))
     found = {}
     for name, each in value.items():
-        try:
-            found[name] = condition.read(each, spot.at(name))
-        except Invalid as error:
-            spot.at(name).wrong(str(error))
+        here = spot.at(name)
+        with here.collect():
+            found[name] = condition.read(each, here)
     return found
 
 

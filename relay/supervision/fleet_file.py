@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from relay import names, settings
-from relay.errors import ConfigError, ConfigMistakes, InvalidName
+from relay.errors import ConfigError, InvalidName
 from relay.home import Home
 from relay.hooks.trust import Trust, digest
 from relay.memory.config import MemoryConfig
@@ -27,9 +27,8 @@ from relay.supervision.agent_values import LARGEST
 from relay.supervision.dependencies import ordered
 from relay.supervision.fleet import Fleet, FleetAgent
 from relay.supervision.policy import Supervision
-from relay.supervision.values import Spot, table
 from relay.supervision.worktree_spec import WorktreeSpec
-from relay.toml_lines import TomlLines
+from relay.values import Spot, parse_toml, table
 
 _DIRECT = ("task", "env", "channels", "rules", "autostart", "depends_on", "schedule")
 """The keys that FleetAgent takes unchanged."""
@@ -86,13 +85,11 @@ def parse(path: Path, content: bytes, team: str = "") -> Fleet:
     Raise ConfigError if it is not TOML, ConfigMistakes for everything else that is wrong, settings included.
     """
     path = path.absolute()
-    values, text = settings.parse(path, content)
-    top = Spot(path, TomlLines(text))
+    values, top = parse_toml(path, content)
     _check_settings(top, values)
-    fleet = table(values.get("fleet", {}), top.at("fleet"), schema.FLEET_KEYS, schema.elsewhere)
+    fleet = table(values.get("fleet", {}), top.table("fleet"), schema.FLEET_KEYS, schema.elsewhere)
     agents = _agents(top, values)
-    if top.mistakes:
-        raise ConfigMistakes(path, top.mistakes)
+    top.check()
     spawn = fleet.get("spawn", False)
     return Fleet(
         path=path,
@@ -122,9 +119,9 @@ def _agents(top: Spot, values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     if not isinstance(tables, dict):
         top.at("agents").wrong("agents must be tables, such as [agents.Lead].")
         tables = {}
-    spots = {name: top.at("agents", name) for name in tables}
+    spots = {name: top.table("agents", name) for name in tables}
     _check_names(spots)
-    defaults = _given(usual, top.at("defaults"), spots)
+    defaults = _given(usual, top.table("defaults"), spots)
     agents = {}
     for name, spot in spots.items():
         agents[name] = _merged(name, defaults, _given(tables[name], spot, spots))
@@ -154,7 +151,7 @@ def _check_names(spots: Mapping[str, Spot]) -> None:
         except InvalidName as error:
             spot.wrong(str(error))
         if (other := seen.setdefault(names.key(name), name)) != name:
-            line = spot.lines.of(spots[other].keys)
+            line = spot.line(spots[other].keys)
             spot.wrong(
                 f"{name!r} and {other!r} (line {line}) are the same name, because case is ignored. Rename "
                 "one."
