@@ -20,7 +20,7 @@ from relay.errors import ConfigError, InvalidName
 from relay.home import Home
 from relay.hooks.trust import Trust, digest
 from relay.memory.config import MemoryConfig
-from relay.settings import FILE, TABLES
+from relay.settings import FILE
 from relay.storage.files import open_regular
 from relay.supervision import schema
 from relay.supervision.agent_values import LARGEST
@@ -86,7 +86,11 @@ def parse(path: Path, content: bytes, team: str = "") -> Fleet:
     """
     path = path.absolute()
     values, top = parse_toml(path, content)
-    _check_settings(top, values)
+    settings.check(values, top, schema.elsewhere)
+    try:
+        MemoryConfig.from_mapping(values.get("memory", {}))
+    except ConfigError as error:
+        top.at("memory").wrong(str(error))
     fleet = table(values.get("fleet", {}), top.table("fleet"), schema.FLEET_KEYS, schema.elsewhere)
     agents = _agents(top, values)
     top.check()
@@ -100,17 +104,6 @@ def parse(path: Path, content: bytes, team: str = "") -> Fleet:
         digest=digest(content),
         spawn=spawn,
     )
-
-
-def _check_settings(top: Spot, values: Mapping[str, Any]) -> None:
-    try:
-        MemoryConfig.from_mapping(values.get("memory", {}))
-    except ConfigError as error:
-        top.at("memory").wrong(str(error))
-    for name, value in values.items():
-        if name not in TABLES and (wrong := settings.mistake(name, value)):
-            belongs = "" if name in schema.SETTINGS else schema.elsewhere(name)
-            top.at(name).wrong(f"{name} is not a setting. {belongs}" if belongs else wrong)
 
 
 def _agents(top: Spot, values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
