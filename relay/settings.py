@@ -18,7 +18,7 @@ from relay.home import Home
 from relay.names import channel, did_you_mean
 from relay.policy import Policy
 from relay.project import folders
-from relay.values import TEXT, Spot, TableKey, ValueKind, checked, choice, parse_toml, plain, several, table
+from relay.values import TEXT, Spot, ValueKind, checked, choice, parse_toml, plain, several, table
 
 FILE = "relay.toml"
 
@@ -26,14 +26,14 @@ TABLES = ("fleet", "defaults", "agents", "memory")
 """The tables of relay.toml, which relay.supervision.fleet_file and relay.memory.config read."""
 
 
-def is_prefix(value: str) -> bool:
-    """Return True if `value` can begin a directive: one printable character that is in none of its words."""
+def _is_prefix(value: str) -> bool:
+    """Return True for one printable character that is in none of the words of a directive."""
     return (
         len(value) == 1 and value.isprintable() and not (value.isalnum() or value.isspace() or value in "\\:")
     )
 
 
-PREFIX = plain(str, "one punctuation character, like '@', but not ':' or '\\'", is_prefix)
+PREFIX = plain(str, "one punctuation character, like '@', but not ':' or '\\'", _is_prefix)
 
 _URLS = several(TEXT, "a string, or a list of strings", alone=True)
 
@@ -312,4 +312,4 @@ def check(
 
 
 _FIELDS = {each.name: each for each in fields(Settings)}
-_KEYS = {name: TableKey(each.metadata["kind"]) for name, each in _FIELDS.items()}
+_KEYS = {name: each.metadata["kind"] for name, each in _FIELDS.items()}

@@ -5,8 +5,7 @@ A kind checks a value and converts it. Mistakes are collected, each with its lin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -56,15 +55,15 @@ class Spot:
         """Add a mistake at this key."""
         self.mistakes.append(ConfigError(message, self.path, self.line(self.keys)))
 
-    @contextmanager
-    def collect(self) -> Iterator[None]:
-        """Add an Invalid or another RelayError that is raised within to the mistakes, at this key."""
-        try:
-            yield
-        except Invalid as error:
-            self.wrong(str(error))
-        except RelayError as error:
-            self.wrong(f"{self.name}: {error}")
+    def __enter__(self) -> Spot:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
+        """Add an Invalid or another RelayError that was raised within to the mistakes, at this key."""
+        if isinstance(error, Invalid | RelayError):
+            self.wrong(str(error) if isinstance(error, Invalid) else f"{self.name}: {error}")
+            return True
+        return False
 
     def check(self) -> None:
         """Raise ConfigMistakes if there are any in the file."""
@@ -125,14 +124,20 @@ class TableKey:
     """A key of a table: its kind, its default in TOML ("": there is none), and its help."""
 
     kind: ValueKind
-    default: str = ""
-    help: str = ""
+    default: str
+    help: str
+
+    def read(self, value: Any, spot: Spot) -> Any:
+        return self.kind.read(value, spot)
+
+
+Keys = Mapping[str, ValueKind | TableKey]
 
 
 def table(
     value: object,
     spot: Spot,
-    keys: Mapping[str, TableKey],
+    keys: Keys,
     elsewhere: Callable[[str], str] = lambda name: "",
     what: str = "key",
 ) -> dict[str, Any]:
@@ -145,16 +150,26 @@ def table(
         return {}
     found = {}
     for name, each in value.items():
-        here = spot.at(name)
         if name not in keys:
             hint = f"The {what}s are {', '.join(keys)}."
             if len(spot.mistakes) < _HINTS:
                 hint = elsewhere(name) or names.did_you_mean(name, keys) or hint
-            here.wrong(f"unknown {what} {name!r}. {hint}".rstrip())
+            spot.at(name).wrong(f"unknown {what} {name!r}. {hint}".rstrip())
             continue
-        with here.collect():
-            found[name] = keys[name].kind.read(each, here)
+        with spot.at(name) as here:
+            found[name] = keys[name].read(each, here)
     return found
+
+
+def record(keys: Keys, make: Callable[[dict[str, Any], Spot], Any]) -> ValueKind:
+    """Return the kind of tables that are read into what `make` returns; None for one with mistakes."""
+
+    def read(value: Any, spot: Spot) -> Any:
+        before = len(spot.mistakes)
+        given = table(value, spot, keys)
+        return make(given, spot) if len(spot.mistakes) == before else None
+
+    return ValueKind("a table", read)
 
 
 def shown(value: object) -> str:
@@ -250,8 +265,7 @@ def several(kind: ValueKind, form: str, *, alone: bool = False) -> ValueKind:
             raise Invalid(f"{spot.name} must be {form}, not {shown(value)}.")
         found = []
         for number, each in enumerate(value):
-            here = spot.at(number)
-            with here.collect():
+            with spot.at(number) as here:
                 found.append(kind.read(each, here))
         return tuple(found)
 

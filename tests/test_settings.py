@@ -131,7 +131,7 @@ def test_an_unusable_prefix_is_refused(tmp_path: Path, prefix: str) -> None:
     home = Home(str(tmp_path / "config"), str(tmp_path / "state"), str(tmp_path / "run"))
     (home.config / "patterns").mkdir(parents=True)
     (home.config / "patterns" / "mine.toml").write_text(f"prefix = '{prefix}'\n", encoding="utf-8")
-    with pytest.raises(ConfigError, match="prefix must be one character"):
+    with pytest.raises(ConfigError, match="prefix must be one punctuation character"):
         load_profile("mine", home)
 
 
