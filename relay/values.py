@@ -30,7 +30,7 @@ class Invalid(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """A key in the file at `path`; `mistakes` has those of the whole file so far.
+    """A key in the file at `path` (Path(): in a program); `mistakes` has those of the whole file so far.
 
     line:  returns the line of a key.
     outer: how many of the keys, those of the table around it, messages leave out.
@@ -53,7 +53,8 @@ class Spot:
 
     def wrong(self, message: str) -> None:
         """Add a mistake at this key."""
-        self.mistakes.append(ConfigError(message, self.path, self.line(self.keys)))
+        path = self.path if self.path.name else None
+        self.mistakes.append(ConfigError(message, path, self.line(self.keys)))
 
     def __enter__(self) -> Spot:
         return self
@@ -161,12 +162,12 @@ def table(
     return found
 
 
-def record(keys: Keys, make: Callable[[dict[str, Any], Spot], Any]) -> ValueKind:
+def record(keys: Keys, make: Callable[[dict[str, Any], Spot], Any], what: str = "key") -> ValueKind:
     """Return the kind of tables that are read into what `make` returns; None for one with mistakes."""
 
     def read(value: Any, spot: Spot) -> Any:
         before = len(spot.mistakes)
-        given = table(value, spot, keys)
+        given = table(value, spot, keys, what=what)
         return make(given, spot) if len(spot.mistakes) == before else None
 
     return ValueKind("a table", read)

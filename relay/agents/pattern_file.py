@@ -166,7 +166,8 @@ class PatternFile:
             content = path.read_bytes()
         except OSError as error:
             raise ConfigError(f"cannot read it: {error}. Fix it or remove it.", path) from None
-        return cls(path, content.decode(errors="replace"), *parse_toml(path, content))
+        values, top = parse_toml(path, content)
+        return cls(path, content.decode(), values, top)
 
     def fields(self, only: Collection[str] = ()) -> dict[str, Any]:
         """Return the checked values by the name of the Profile field; those of a table by its keys.

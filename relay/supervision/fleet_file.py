@@ -19,7 +19,7 @@ from relay import names, settings
 from relay.errors import ConfigError, InvalidName
 from relay.home import Home
 from relay.hooks.trust import Trust, digest
-from relay.memory.config import MemoryConfig
+from relay.memory.config import read_settings
 from relay.settings import FILE
 from relay.storage.files import open_regular
 from relay.supervision import schema
@@ -87,10 +87,7 @@ def parse(path: Path, content: bytes, team: str = "") -> Fleet:
     path = path.absolute()
     values, top = parse_toml(path, content)
     settings.check(values, top, schema.elsewhere)
-    try:
-        MemoryConfig.from_mapping(values.get("memory", {}))
-    except ConfigError as error:
-        top.at("memory").wrong(str(error))
+    read_settings(values.get("memory", {}), top.at("memory"))
     fleet = table(values.get("fleet", {}), top.table("fleet"), schema.FLEET_KEYS, schema.elsewhere)
     agents = _agents(top, values)
     top.check()
