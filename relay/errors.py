@@ -41,6 +41,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+LISTED = 5
+"""Maximum mistakes of a file in notices: one that is not trusted may have any number."""
+
+
 class RelayError(Exception):
     """An error that the user can fix. `str(error)` is one or more sentences for them."""
 
@@ -118,6 +122,10 @@ class ConfigError(RelayError):
         self.path = path
         self.line = line
 
+    def notices(self, outcome: str) -> list[str]:
+        """Return a line for each of the first mistakes; `outcome`, a sentence, ends the last."""
+        return [f"{self} {outcome}"]
+
 
 class ConfigMistakes(ConfigError):
     """All mistakes in one file; `mistakes` has one or more, sorted by line."""
@@ -130,6 +138,11 @@ class ConfigMistakes(ConfigError):
         )
         self.path = path
         self.line = self.mistakes[0].line
+
+    def notices(self, outcome: str) -> list[str]:
+        *others, last = map(str, self.mistakes[:LISTED])
+        total = f" There are {len(self.mistakes)} mistakes." if len(self.mistakes) > LISTED else ""
+        return [*others, f"{last}{total} {outcome}"]
 
 
 class BrokerError(RelayError):

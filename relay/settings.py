@@ -8,19 +8,17 @@ Other modules read the tables in the same file (`TABLES`).
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-import tomli
-
-from relay.errors import ConfigError, RelayError
+from relay.errors import ConfigError
 from relay.home import Home
 from relay.names import channel, did_you_mean
 from relay.policy import Policy
 from relay.project import folders
-from relay.toml_lines import TomlLines
+from relay.values import TEXT, Spot, ValueKind, checked, choice, parse_toml, plain, several, table
 
 FILE = "relay.toml"
 
@@ -28,26 +26,50 @@ TABLES = ("fleet", "defaults", "agents", "memory")
 """The tables of relay.toml, which relay.supervision.fleet_file and relay.memory.config read."""
 
 
+def _is_prefix(value: str) -> bool:
+    """Return True for one printable character that is in none of the words of a directive."""
+    return (
+        len(value) == 1 and value.isprintable() and not (value.isalnum() or value.isspace() or value in "\\:")
+    )
+
+
+PREFIX = plain(str, "one punctuation character, like '@', but not ':' or '\\'", _is_prefix)
+
+_URLS = several(TEXT, "a string, or a list of strings", alone=True)
+
+
 def _setting(
     default: Any,
     help: str,
+    kind: ValueKind | None = None,
     *,
     project: bool = False,
     own: bool = False,
-    most: float = 0,
+    most: int = 0,
     choices: tuple[str, ...] = (),
-    several: bool = False,
-    check: Callable[[Sequence[str]], object] = tuple,
 ) -> Any:
     """Return the field of a setting.
 
+    kind:    of its values; None: as the default, `most` and `choices` say.
     project: an untrusted project may set it; own: no project may, trusted or not.
     most:    the largest valid number; choices: all valid values.
-    several: a list of strings is valid, too, instead of one comma-separated string.
-    check:   raises RelayError for an invalid list of strings.
     """
-    limits = {"project": project, "own": own, "most": most, "choices": choices, "several": several}
-    return field(default=default, metadata={"help": help, **limits, "check": check})
+    kind = kind or _kind(default, most, choices)
+    limits = {"project": project, "own": own, "most": most, "choices": choices}
+    return field(default=default, metadata={"help": help, **limits, "kind": kind})
+
+
+def _kind(default: object, most: int, choices: tuple[str, ...]) -> ValueKind:
+    if choices:
+        return choice(choices)
+    if not isinstance(default, int | float):
+        return TEXT
+    what, types = (
+        ("a number of seconds", (int, float)) if isinstance(default, float) else ("a whole number", int)
+    )
+    form = f"{what} from 0 to {most}, like {default:g}"
+    number = plain(types, form, lambda value: 0 <= value <= most)
+    return ValueKind(form, lambda value, spot: type(default)(number.read(value, spot)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +95,7 @@ class Settings:
     prefix: str = _setting(
         "@",
         "the character that starts a directive: one punctuation character, but not `:` or `\\`",
+        PREFIX,
         project=True,
     )
     directives: str = _setting(
@@ -173,14 +196,14 @@ class Settings:
         'diff *)"` a glob that rejects shell syntax and `..` in paths, `"Read"` a tool. Based on the '
         "agent's own hooks, never on its screen; only in your own relay.toml; the journal records each use. "
         'A glob does not know a program\'s options: `"Bash(git diff *)"` also allows `--output=FILE`',
+        several(checked(lambda text: Policy([text]), "a rule"), "a list of strings"),
         own=True,
-        check=Policy,
     )
     channels: tuple[str, ...] = _setting(
         (),
         'the channels that the agent joins when it starts, such as `"#ops"`',
+        several(checked(channel, "a channel"), "a list of strings"),
         project=True,
-        check=lambda given: [channel(each) for each in given],
     )
     runaway_rate: int = _setting(
         200,
@@ -213,7 +236,7 @@ class Settings:
         "",
         "URL of the MQTT broker, or those of a cluster's nodes, as a list or separated by commas; empty: "
         "the embedded one",
-        several=True,
+        ValueKind(_URLS.form, lambda value, spot: ",".join(_URLS.read(value, spot))),
     )
 
 
@@ -222,7 +245,7 @@ def load(
 ) -> tuple[Settings, list[str]]:
     """Return the settings for an agent in `directory`, and notices about ignored settings.
 
-    A file with a mistake is ignored as a whole; its notice says where the mistake is.
+    A file with mistakes is ignored as a whole; its notices say where they are.
     trusted: returns True if the user trusts a project's file with this content.
     """
     settings = Settings()
@@ -234,9 +257,11 @@ def load(
             continue
         try:
             content = read(path)
-            values = _parse(path, content)
+            parsed, top = parse_toml(path, content)
+            values = check(parsed, top)
+            top.check()
         except ConfigError as error:
-            notices.append(f"{error} relay ignores the whole file.")
+            notices += error.notices("relay ignores the whole file.")
             continue
         if path != own and not trusted(path, content):
             refused = sorted(name for name in values if not _FIELDS[name].metadata["project"])
@@ -275,81 +300,16 @@ def read(path: Path) -> bytes:
         raise ConfigError(f"cannot be read: {error.strerror}. Make it readable.", path) from None
 
 
-def parse(path: Path, content: bytes) -> tuple[dict[str, Any], str]:
-    """Return the parsed content of the TOML file at `path`, and its text. Raise ConfigError with the line."""
-    try:
-        text = content.decode("utf-8")
-        return tomli.loads(text), text
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"is not UTF-8 (byte {error.start + 1}). Save it as UTF-8.", path) from None
-    except tomli.TOMLDecodeError as error:
-        message = f"not valid TOML: {error.msg} (column {error.colno}). Fix that line."
-        raise ConfigError(message, path, error.lineno) from None
-    except RecursionError:
-        raise ConfigError("lists or tables are nested too deeply. Nest fewer.", path) from None
-    except ValueError as error:  # such as a number of 5,000 digits
-        raise ConfigError(f"not valid TOML: {error}.", path) from None
+def check(
+    values: Mapping[str, Any], top: Spot, elsewhere: Callable[[str], str] = lambda name: ""
+) -> dict[str, Any]:
+    """Return the valid settings among the `values` of a relay.toml, and add the mistakes to those of `top`.
 
-
-def _parse(path: Path, content: bytes) -> dict[str, Any]:
-    everything, text = parse(path, content)
-    values = {name: value for name, value in everything.items() if name not in TABLES}
-    for name, value in values.items():
-        if wrong := mistake(name, value):
-            raise ConfigError(wrong, path, TomlLines(text).of((name,)))
-    default = Settings()
-    several = {name: ",".join(value) for name, value in values.items() if _is_several(name, value)}
-    return {name: type(getattr(default, name))(value) for name, value in (values | several).items()}
-
-
-def is_prefix(value: str) -> bool:
-    """Return True if `value` can begin a directive: one printable character that is in none of its words."""
-    return (
-        len(value) == 1 and value.isprintable() and not (value.isalnum() or value.isspace() or value in "\\:")
-    )
-
-
-def _is_several(name: str, value: object) -> bool:
-    strings = isinstance(value, list) and all(isinstance(item, str) for item in value)
-    return strings and bool(_FIELDS[name].metadata["several"])
+    elsewhere: returns a sentence that says where a misplaced key belongs, or "".
+    """
+    given = {name: value for name, value in values.items() if name not in TABLES}
+    return table(given, top, _KEYS, lambda name: elsewhere(name) or did_you_mean(name, TABLES), "setting")
 
 
 _FIELDS = {each.name: each for each in fields(Settings)}
-
-
-def mistake(name: str, value: object) -> str | None:
-    """Return the mistake in a setting and what to do about it, None if it is valid."""
-    if name not in _FIELDS:
-        hint = did_you_mean(name, (*_FIELDS, *TABLES))
-        return f"unknown setting {name!r}. {hint}The settings are {', '.join(sorted(_FIELDS))}."
-    default, limits = _FIELDS[name].default, _FIELDS[name].metadata
-    most, choices = limits["most"], limits["choices"]
-    if isinstance(default, tuple):
-        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            return f"{name} must be a list of strings, not {value!r}."
-        try:
-            limits["check"](value)
-        except RelayError as error:
-            return f"in {name}, {error}"
-    elif isinstance(default, int):
-        if isinstance(value, bool) or not (isinstance(value, int) and 0 <= value <= most):
-            return f"{name} must be a whole number from 0 to {most}, like {default}, not {value!r}."
-    elif isinstance(default, float):
-        if isinstance(value, bool) or not (isinstance(value, int | float) and 0 <= value <= most):
-            return f"{name} must be a number of seconds from 0 to {most:g}, like {default:g}, not {value!r}."
-    elif _is_several(name, value):
-        return None
-    elif not isinstance(value, str):
-        example = f"like {default or 'mqtt://host'!r}" if not choices else _alternatives(choices)
-        what = "a string, or a list of strings" if limits["several"] else "a string"
-        return f"{name} must be {what}, {example}, not {value!r}."
-    elif name == "prefix" and not is_prefix(value):
-        return f"prefix must be one punctuation character, like '@', but not ':' or '\\', not {value!r}."
-    elif choices and value not in choices:
-        hint = did_you_mean(value, choices)
-        return f"{name} must be {_alternatives(choices)}, not {value!r}. {hint}".rstrip()
-    return None
-
-
-def _alternatives(choices: tuple[str, ...]) -> str:
-    return f"{', '.join(map(repr, choices[:-1]))} or {choices[-1]!r}"
+_KEYS = {name: each.metadata["kind"] for name, each in _FIELDS.items()}

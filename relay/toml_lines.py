@@ -9,6 +9,7 @@ Each key has a path: the names of the tables around it and its own; a list item 
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 
 import tomli
 
@@ -31,6 +32,7 @@ class TomlLines:
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = 0
+        self._breaks = [match.end() for match in re.finditer("\n", text)]
         self._known: dict[KeyPath, int] = {}
         self._lengths: dict[KeyPath, int] = {}  # tables in each array of tables so far
         try:
@@ -133,4 +135,4 @@ class TomlLines:
         return found[0]
 
     def _line(self) -> int:
-        return self._text.count("\n", 0, self._at) + 1
+        return bisect_right(self._breaks, self._at) + 1

@@ -9,7 +9,7 @@ import pytest
 
 from relay import data
 from relay.agents.catalog import fallback, for_command, load, profiles
-from relay.errors import ConfigError
+from relay.errors import ConfigError, ConfigMistakes
 from relay.home import Home
 from support import Relay
 
@@ -114,35 +114,35 @@ def test_the_users_profiles_come_first_and_inherit_the_generic_rules(user: Home)
 MISTAKES = [
     ('name = "bad"\nreader = \n', 2, "not valid TOML"),
     ('name = "other"\n', 1, "must agree"),
-    ('\n\nreader = "eyes"\n', 3, "one of auto, lines, screen"),
-    ('inject = "yes"\n', 1, "one of auto, never"),
+    ('\n\nreader = "eyes"\n', 3, '"auto", "lines" or "screen", not'),
+    ('inject = "yes"\n', 1, 'must be "auto" or "never", not'),
     ('# x\nquestions = ["("]\n', 2, "not a regular expression"),
     ("commands = 3\n", 1, "list of strings"),
     ('fullscreen = "no"\n', 1, "true or false"),
-    ('prefix = "ab"\n', 1, "one character"),
-    ("colour = 1\n", 1, "is unknown"),
+    ('prefix = "ab"\n', 1, "one punctuation character"),
+    ("colour = 1\n", 1, "unknown key 'colour'"),
     ("[[interactive]]\nwords = 1\n", 1, "needs names"),
     ('[[interactive]]\nnames = ["x"]\nwords = "1"\n', 3, "whole number"),
-    ('[[interactive]]\nnames = ["x"]\nwort = 1\n', 3, "is unknown"),
+    ('[[interactive]]\nnames = ["x"]\nwort = 1\n', 3, "unknown key 'wort'. Did you mean words?"),
     ("[interactive]\n", 1, "[[interactive]]"),
-    ("echo = 1\n", 1, "begins with the line [echo]"),
+    ("echo = 1\n", 1, "echo must be a table, not 1."),
     ('[echo]\nbackgrounds = ["37373"]\n', 2, "is not a colour"),
     ('[echo]\nlines = [\n  "a",\n  "(",\n]\n', 4, "not a regular expression"),
-    ("[code]\nshape = 1\n", 2, "the keys are backgrounds, foregrounds, lines"),
+    ("[code]\nshape = 1\n", 2, "The keys are backgrounds, foregrounds, lines"),
     ('[submit]\ndelay = "1"\n', 2, "number of seconds"),
-    ("[submit]\ndelay = 11\n", 2, "from 0 to 10"),
-    ('[submit]\nwhile_working = "waits"\n', 2, "one of queues, interrupts, unknown"),
-    ('[native]\nhooks = "vi"\n', 2, 'one of "", aider'),
+    ("[submit]\ndelay = 11\n", 2, "at most 10, not 11."),
+    ('[submit]\nwhile_working = "waits"\n', 2, '"queues", "interrupts" or "unknown"'),
+    ('[native]\nhooks = "vi"\n', 2, 'must be "", "aider", '),
     ('[resume]\nwords = ["--resume"]\n', 2, "must have one {id}"),
     ('[resume]\nwords = ["{id}", "{id}"]\n', 2, "must have one {id}"),
-    ('[resume]\npositional = "task"\n', 2, "one of prompt, other, once"),
+    ('[resume]\npositional = "task"\n', 2, '"prompt", "other" or "once"'),
     ('[resume]\nkeep = [\n  "-m X",\n  "--model=X",\n]\n', 4, "is not an option"),
     ('[resume]\ndrop = ["-r [X"]\n', 2, "write --name, --name X, --name [X] or --name X..."),
-    ('[resume]\nforget = ["-r"]\n', 2, "the keys are words, positional, keep, drop, refuse"),
+    ('[resume]\nforget = ["-r"]\n', 2, "The keys are words, positional, keep, drop, refuse"),
     ("[states]\n", 1, "[[states]]"),
     (f"{RULE}[[states]]\nname = 'b'\n", 5, "needs a name and a state"),
     (f"{RULE}[[states]]\nname = 'b'\nstate = 'ready'\n", 5, "needs regexes"),
-    (f"{RULE}[[states]]\nname = 'b'\nstate = 'idle'\n", 7, "one of working, ready"),
+    (f"{RULE}[[states]]\nname = 'b'\nstate = 'idle'\n", 7, 'must be "working", "ready", '),
     (f"{RULE}{RULE}", 6, "two state rules are called 'a'"),
     (f"{RULE}region = 'bottom'\n", 5, '"bottom N"'),
     (f"{RULE}region = 'screen 3'\n", 5, '"bottom N"'),
@@ -153,9 +153,9 @@ MISTAKES = [
     ("[errors]\n", 1, "[[errors]]"),
     ("[[errors]]\nclass = 'billing'\n", 1, "needs a class and regexes in match"),
     ("[[errors]]\nmatch = ['x']\n", 1, "needs a class and regexes in match"),
-    ("[[errors]]\nclass = 'broke'\nmatch = ['x']\n", 2, "one of rate_limited, unauthorized, billing"),
+    ("[[errors]]\nclass = 'broke'\nmatch = ['x']\n", 2, 'must be "rate_limited", "unauthorized", '),
     ("[[errors]]\nclass = 'other'\nmatch = ['(']\n", 3, "not a regular expression"),
-    ("[[errors]]\nclass = 'other'\nmatch = ['x']\nsource = 'hook'\n", 4, "one of text, code"),
+    ("[[errors]]\nclass = 'other'\nmatch = ['x']\nsource = 'hook'\n", 4, 'must be "text" or "code"'),
     ("[[errors]]\nclass = 'other'\nmatch = ['x']\nreset = ['at (.+)']\n", 4, "(?P<reset>...)"),
     (
         "[[errors]]\nclass = 'other'\nmatch = ['x']\nsource = 'code'\nreset = ['(?P<reset>.)']\n",
@@ -175,6 +175,15 @@ def test_a_mistake_is_reported_with_its_line(tmp_path: Path, subtests: pytest.Su
                 profiles(user)
             assert (caught.value.path, caught.value.line) == (path, line)
             assert message in str(caught.value)
+
+
+def test_all_mistakes_are_reported_at_once(user: Home) -> None:
+    path = write(user, "bad", f"reeder = 'auto'\nprompts = ['(', 1, 'x']\n{RULE}priority = -1\n{RULE}")
+    with pytest.raises(ConfigMistakes) as caught:
+        profiles(user)
+    found = [str(each).removeprefix(f"{path}:") for each in caught.value.mistakes]
+    assert [each.partition(" ")[0] for each in found] == ["1:", "2:", "2:", "7:"]
+    assert "prompts[1] must be a string" in found[2]
 
 
 AGENTS = ["claude", "codex", "gemini", "qwen", "opencode", "pi", "aider"]

@@ -36,9 +36,9 @@ def test_channels_are_names_with_or_without_a_hash(tmp_path: Path) -> None:
     """A project may set them."""
     assert settings(tmp_path, "channels = ['#ops', 'dev']") == (Settings(channels=("#ops", "dev")), [])
     for line, message in (
-        ("channels = ['#a b']", "in channels, 'a b' is not a valid channel"),
+        ("channels = ['#a b']", "channels[0]: 'a b' is not a valid channel"),
         ("channels = '#ops'", "channels must be a list of strings, not '#ops'."),
-        ("channels = [1]", "channels must be a list of strings, not [1]."),
+        ("channels = [1]", "channels[0] must be a string, not 1."),
     ):
         loaded, (notice,) = settings(tmp_path, line)
         assert (loaded, message in notice) == (Settings(), True), notice
@@ -59,21 +59,22 @@ def test_counts_and_choices_are_checked(tmp_path: Path) -> None:
     for line, message in (
         ("continuations = 21", "continuations must be a whole number from 0 to 20, like 3, not 21."),
         ("continuations = 1.5", "not 1.5."),
-        ("continuations = true", "not True."),
-        ("subagents = 'maybe'", "subagents must be 'ignore' or 'act', not 'maybe'."),
+        (f"continuations = 0x{'f' * 5000}", "not 0xfffff"),  # Python does not write it in decimal
+        ("continuations = true", "not true."),
+        ("subagents = 'maybe'", 'subagents must be "ignore" or "act", not \'maybe\'.'),
         (
             "\ndirectives = 'buildin'",
-            "relay.toml:2: directives must be 'all', 'builtin' or 'none', not 'buildin'. ",
+            'relay.toml:2: directives must be "all", "builtin" or "none", not \'buildin\'. ',
         ),
         ("directives = 'buildin'", "Did you mean builtin?"),
         ("idle_seconds = " + "9" * 5000, "not valid TOML: Exceeds the limit"),  # D14
-        ("directives = false", "directives must be a string, 'all', 'builtin' or 'none', not False."),
+        ("directives = false", 'directives must be "all", "builtin" or "none", not false.'),
     ):
         loaded, (notice,) = own(line)
         assert loaded == Settings()
         assert message in notice
     loaded, (notice,) = own("allow = ['Bash(git']")
-    assert loaded == Settings() and "in allow, 'Bash(git' is not a rule" in notice
+    assert loaded == Settings() and "allow[0]: 'Bash(git' is not a rule" in notice
     (home.config / FILE).unlink()
     (project / FILE).write_text("continuations = 20\n", encoding="utf-8")
     loaded, (notice,) = load(home, project, trusted=lambda path, content: False)
@@ -130,7 +131,7 @@ def test_an_unusable_prefix_is_refused(tmp_path: Path, prefix: str) -> None:
     home = Home(str(tmp_path / "config"), str(tmp_path / "state"), str(tmp_path / "run"))
     (home.config / "patterns").mkdir(parents=True)
     (home.config / "patterns" / "mine.toml").write_text(f"prefix = '{prefix}'\n", encoding="utf-8")
-    with pytest.raises(ConfigError, match="prefix must be one character"):
+    with pytest.raises(ConfigError, match="prefix must be one punctuation character"):
         load_profile("mine", home)
 
 
@@ -144,9 +145,12 @@ def test_a_broker_has_one_or_several_urls(tmp_path: Path) -> None:
     (tmp_path / "config" / FILE).write_text("broker = ['mqtts://a', 1]\n")
     loaded, (notice,) = load(config, tmp_path / "elsewhere")
     assert loaded == Settings()
-    assert "broker must be a string, or a list of strings, like 'mqtt://host', not" in notice
+    assert "broker[1] must be a string, not 1." in notice
     (tmp_path / "config" / FILE).write_text("prefix = ['@']\n")
-    assert "prefix must be a string, like '@', not" in load(config, tmp_path / "elsewhere")[1][0]
+    assert (
+        "prefix must be one punctuation character, like '@', but not ':'"
+        in load(config, tmp_path / "elsewhere")[1][0]
+    )
 
 
 def test_repeated_broker_options_are_combined() -> None:
@@ -172,3 +176,20 @@ def test_a_mistake_is_reported_with_the_line_of_the_setting(tmp_path: Path, text
     loaded, (notice,) = settings(tmp_path, text)
     assert loaded == Settings()
     assert f"{FILE}:{line}: unknown setting 'idle_second'. Did you mean idle_seconds?" in notice
+
+
+def test_all_mistakes_are_reported_but_only_the_first_lines_of_many(tmp_path: Path) -> None:
+    """A project may come from anywhere, and must not flood the terminal."""
+    wrong = ["teach = 'no'", "allow = ['Read', 'Bash(', 1]", "idle_seconds = -1"]
+    loaded, notices = settings(tmp_path, "\n".join(wrong))
+    assert loaded == Settings()
+    assert [notice.removeprefix(f"{tmp_path / FILE}:")[:11] for notice in notices] == [
+        "1: teach mu",
+        "2: allow[1]",
+        "2: allow[2]",
+        "3: idle_sec",
+    ]
+    assert [notice.endswith("relay ignores the whole file.") for notice in notices] == [False] * 3 + [True]
+    _, notices = settings(tmp_path, "\n".join(f"x{number} = 1" for number in range(1000)))
+    assert len(notices) == 5
+    assert notices[-1].endswith("There are 1000 mistakes. relay ignores the whole file.")

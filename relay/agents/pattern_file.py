@@ -94,7 +94,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
@@ -117,7 +117,23 @@ from relay.agents.profile import (
     WhileWorking,
 )
 from relay.errors import ConfigError
-from relay.settings import is_prefix, parse
+from relay.settings import PREFIX
+from relay.values import (
+    FLAG,
+    TEXT,
+    Invalid,
+    Keys,
+    Spot,
+    ValueKind,
+    choice,
+    number,
+    parse_toml,
+    plain,
+    record,
+    several,
+    table,
+    whole,
+)
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]*\Z")
 _COLOUR = re.compile(r"#?([0-9A-Fa-f]{6})\Z")
@@ -125,41 +141,21 @@ _REGION = re.compile(r"(screen|title|bottom) ?([1-9]\d?)?\Z")
 _OPTION = re.compile(
     r"(?P<name>[^\s=]+)(?P<value> (?P<optional>\[)?[A-Za-z]+(?(optional)\])(?P<more>\.\.\.)?)?\Z"
 )
-_CHOICES: dict[str, tuple[str, ...]] = {
-    "reader": get_args(ReaderKind),
-    "block_end": get_args(BlockEnd),
-    "inject": get_args(InjectPolicy),
-    "while_working": get_args(WhileWorking),
-    "hooks": ("", *kinds.names()),
-    "transcript": ("", *kinds.names()),
-    "state": get_args(StateName),
-    "kind": tuple(PromptKind),
-    "positional": get_args(Positional),
-    "class": get_args(ErrorClass),
-    "source": get_args(ErrorSource),
-    "dismiss": get_args(DismissKey),
-}
 RESET = "reset"
 """The group of a regex that is the time when a limit ends."""
 
 MAX_BYTES = 1 << 20
 """Maximum bytes of a pattern file; the longest that ships with relay has less than 8,000."""
 
-_MAX_DELAY = 10.0
-"""Maximum seconds in a file; no agent needs more than 0.2 between a text and Enter."""
-
 
 @dataclass(frozen=True, slots=True)
 class PatternFile:
-    """One table of a pattern file, at first the whole file.
-
-    where: the name of the table and its number among those of that name, from 0; "" for the whole file.
-    """
+    """A pattern file as it was read: its text, what that contains, and the spot of its top."""
 
     path: Path
     text: str
-    table: Mapping[str, object]
-    where: tuple[str, int] = ("", 0)
+    values: Mapping[str, Any]
+    top: Spot
 
     @classmethod
     def read(cls, path: Path) -> PatternFile:
@@ -170,243 +166,199 @@ class PatternFile:
             content = path.read_bytes()
         except OSError as error:
             raise ConfigError(f"cannot read it: {error}. Fix it or remove it.", path) from None
-        values, text = parse(path, content)
-        return cls(path, text, values)
+        values, top = parse_toml(path, content)
+        return cls(path, content.decode(), values, top)
 
     def fields(self, only: Collection[str] = ()) -> dict[str, Any]:
-        """Return the checked values by Profile field, a table's by key. only: these. Raise ConfigError."""
-        chosen = {key: value for key, value in self.table.items() if not only or key in only}
-        return replace(self, table=chosen)._read(
-            {
-                "name": self._name,
-                **dict.fromkeys(("commands", "checked"), self._words),
-                "interactive": lambda key: tuple(table._interactive() for table in self._tables(key)),
-                "reader": self._choice,
-                **dict.fromkeys(
-                    ("decoration", "error_mark"), lambda key: self._regex(key, self._string(key))
-                ),
-                "prefix": self._prefix,
-                "inject": self._choice,
-                "fullscreen": self._flag,
-                "block_end": self._choice,
-                "settle": self._delay,
-                **dict.fromkeys(("prompts", "decisions", "questions", "dialogs", "executes"), self._regexes),
-                "echo": lambda key: self._table(key)._style(),
-                "code": lambda key: self._table(key)._style(),
-                "submit": lambda key: self._table(key)._submit(),
-                "states": self._states,
-                "errors": lambda key: tuple(table._error_rule() for table in self._tables(key)),
-                "input": lambda key: self._table(key)._input(),
-                "native": lambda key: self._table(key)._native(),
-                "resume": lambda key: self._table(key)._resume(),
-            }
+        """Return the checked values by the name of the Profile field; those of a table by its keys.
+
+        only: these keys, if any are given. Raise ConfigMistakes.
+        """
+        found = table(
+            {key: self.values[key] for key in self.values if not only or key in only}, self.top, _KEYS
         )
+        self.top.check()
+        return found
 
-    def _read(self, readers: Mapping[str, Callable[[str], object]]) -> dict[str, Any]:
-        """Return the values of the table, each read by the reader of its key. Refuse an unknown key."""
-        for key in self.table:
-            if key not in readers:
-                raise self._error(key, f"the key {key!r} is unknown; the keys are {', '.join(readers)}.")
-        return {key: readers[key](key) for key in self.table}
 
-    def _interactive(self) -> Interactive:
-        options = dict.fromkeys(("run", "stay", "value"), lambda key: frozenset(self._words(key)))
-        fields = self._read({"names": self._words, "words": self._count, **options})
-        if "names" not in fields:
-            raise self._error("", "an [[interactive]] table needs names.")
-        return Interactive(**fields)
+# -- values ---------------------------------------------------------------------------------------------
 
-    def _style(self) -> dict[str, Any]:
-        colours = dict.fromkeys(("backgrounds", "foregrounds"), self._colours)
-        return self._read({**colours, "lines": self._regexes})
 
-    def _submit(self) -> dict[str, Any]:
-        return self._read({"delay": self._delay, "while_working": self._choice, "avoid": self._string})
+def _name(value: Any, spot: Spot) -> str:
+    text: str = TEXT.read(value, spot)
+    if text != spot.path.stem or not _NAME.match(text):
+        raise Invalid(f"name is {text!r}, but the file is called {spot.path.name!r}; they must agree.")
+    return text
 
-    def _input(self) -> dict[str, Any]:
-        marks = dict.fromkeys(("glyphs", "bullets"), self._string)
-        return self._read({**marks, **dict.fromkeys(("placeholders", "idle"), self._regexes)})
 
-    def _native(self) -> dict[str, Any]:
-        return self._read({"hooks": self._hooks, "transcript": self._choice})
+def _hooks(value: Any, spot: Spot) -> str:
+    name: str = _KIND.read(value, spot)
+    if name and not kinds.find(name).events:
+        raise Invalid(f"{name} has no hooks; {spot.name} must be one of {', '.join(kinds.hooked())}.")
+    return name
 
-    def _hooks(self, key: str) -> str:
-        value = self._choice(key)
-        if value and not kinds.find(value).events:
-            raise self._error(key, f"{value} has no hooks; {key} must be one of {', '.join(kinds.hooked())}.")
-        return value
 
-    def _resume(self) -> dict[str, Any]:
-        options = dict.fromkeys(("keep", "drop", "refuse"), self._options)
-        return self._read({"words": self._resuming, "positional": self._choice, **options})
+def _region(value: Any, spot: Spot) -> tuple[str, int]:
+    found = _REGION.match(TEXT.read(value, spot))
+    if not found or (found[1] == "bottom") != (found[2] is not None):
+        raise Invalid(f'{spot.name} is {value!r}; it must be "screen", "title" or "bottom N", N rows.')
+    return found[1], int(found[2] or 0)
 
-    def _states(self, key: str) -> tuple[StateRule, ...]:
-        rules: dict[str, StateRule] = {}
-        for table in self._tables(key):
-            rule = table._state()
-            if rules.setdefault(rule.name, rule) is not rule:
-                raise table._error("name", f"two state rules are called {rule.name!r}; rename one.")
-        return tuple(rules.values())
 
-    def _state(self) -> StateRule:
-        fields = self._read(
-            {
-                "name": self._string,
-                "state": self._choice,
-                "kind": lambda key: PromptKind(self._choice(key)),
-                "priority": self._count,
-                "region": self._region,
-                **dict.fromkeys(("all", "any", "none", "first", "last", "title"), self._regexes),
-                "dismiss": self._choice,
-            }
+def _resuming(value: Any, spot: Spot) -> tuple[str, ...]:
+    words: tuple[str, ...] = _WORDS.read(value, spot)
+    if words and sum(word.count("{id}") for word in words) != 1:
+        raise Invalid(f"{spot.name} must have one {{id}}, the place of the conversation's id.")
+    return words
+
+
+def _option(value: Any, spot: Spot) -> AgentOption:
+    match = _OPTION.match(_WORD.read(value, spot))
+    if match is None:
+        raise Invalid(
+            f"{spot.name}: {value!r} is not an option; write --name, --name X, --name [X] or --name X..."
         )
-        if not fields.get("name") or "state" not in fields:
-            raise self._error("", "a [[states]] table needs a name and a state.")
-        if not any(fields.get(key) for key in ("all", "any", "first", "last")):
-            raise self._error("", "a [[states]] table needs regexes in all, any, first or last.")
-        if ("kind" in fields) != (fields["state"] == "prompting"):
-            raise self._error("", "a rule for prompting needs a kind; other rules must not have one.")
-        if fields.get("dismiss") and fields["state"] != "prompting":
-            raise self._error(
-                "dismiss", "dismiss belongs only in a rule for prompting: relay dismisses only dialogs."
-            )
-        region, rows = fields.pop("region", ("screen", 0))
-        return StateRule(**fields, region=region, rows=rows)
+    if match["value"] is None:
+        return AgentOption(match["name"])
+    return AgentOption(
+        match["name"], "several" if match["more"] else "optional" if match["optional"] else "one"
+    )
 
-    def _error_rule(self) -> ErrorRule:
-        readers = {"class": self._choice, "source": self._choice}
-        fields = self._read({**readers, **dict.fromkeys(("match", "reset"), self._regexes)})
-        if "class" not in fields or not fields.get("match"):
-            raise self._error("", "an [[errors]] table needs a class and regexes in match.")
-        for regex in fields.get("reset", ()):
-            if RESET not in regex.groupindex:
-                message = f"{regex.pattern!r} in reset has no group (?P<{RESET}>...) around the time."
-                raise self._error("reset", message, near=regex.pattern)
-        if fields.get("reset") and fields.get("source") == "code":
-            raise self._error("reset", "a code contains no time; put reset in a table that matches text.")
-        return ErrorRule(cls=fields.pop("class"), **fields)
 
-    # -- values -----------------------------------------------------------------------------------------
+def _colour(value: Any, spot: Spot) -> int:
+    if value == "any":
+        return ANY_COLOUR
+    match = _COLOUR.match(_WORD.read(value, spot))
+    if match is None:
+        raise Invalid(f"{spot.name}: {value!r} is not a colour; write six hexadecimal digits, or any.")
+    return int(match[1], 16)
 
-    def _error(self, key: str, message: str, *, near: str = "") -> ConfigError:
-        """Return an error about `key` of this table, or about the table; at `near`, if that follows it."""
-        start, (name, number) = 0, self.where
-        if name:
-            headers = re.finditer(rf"^[ \t]*\[\[?[ \t]*{name}[ \t]*\]", self.text, re.MULTILINE)
-            start = next((m.start() for n, m in enumerate(headers) if n == number), 0)
-        written = rf"^[ \t]*(?:\[\[?[ \t]*)?{re.escape(key)}\b" if key else r"\S"
-        place = re.compile(written, re.MULTILINE).search(self.text, start)
-        if place is None:
-            return ConfigError(message, self.path)
-        at = max(place.start(), self.text.find(near, place.start()) if near else 0)
-        return ConfigError(message, self.path, self.text.count("\n", 0, at) + 1)
 
-    def _table(self, key: str) -> PatternFile:
-        value = self.table[key]
-        if not isinstance(value, dict):
-            raise self._error(key, f"write it as a table that begins with the line [{key}].")
-        return replace(self, table=value, where=(key, 0))
+def _regex(value: Any, spot: Spot) -> re.Pattern[str]:
+    try:
+        return re.compile(_WORD.read(value, spot))
+    except re.error as error:
+        raise Invalid(f"{spot.name}: {value!r} is not a regular expression: {error}.") from None
 
-    def _tables(self, key: str) -> list[PatternFile]:
-        tables = self.table[key]
-        if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-            raise self._error(key, f"write each as a table that begins with the line [[{key}]].")
-        return [replace(self, table=table, where=(key, number)) for number, table in enumerate(tables)]
 
-    def _string(self, key: str) -> str:
-        value = self.table[key]
-        if not isinstance(value, str):
-            raise self._error(key, f"{key} must be a string in quotes.")
-        return value
+def _reset(value: Any, spot: Spot) -> re.Pattern[str]:
+    regex = _regex(value, spot)
+    if RESET not in regex.groupindex:
+        raise Invalid(f"{spot.name}: {value!r} has no group (?P<{RESET}>...) around the time.")
+    return regex
 
-    def _name(self, key: str) -> str:
-        value = self._string(key)
-        if value != self.path.stem or not _NAME.match(value):
-            names = f"name is {value!r}, but the file is called {self.path.name!r}"
-            raise self._error(key, f"{names}; they must agree.")
-        return value
 
-    def _prefix(self, key: str) -> str:
-        value = self._string(key)
-        if not is_prefix(value):
-            message = "prefix must be one character, but not a letter, digit, space, ':' or '\\'."
-            raise self._error(key, message)
-        return value
+def _set_of(kind: ValueKind) -> ValueKind:
+    return ValueKind(kind.form, lambda value, spot: frozenset(kind.read(value, spot)))
 
-    def _flag(self, key: str) -> bool:
-        value = self.table[key]
-        if not isinstance(value, bool):
-            raise self._error(key, f"{key} must be true or false.")
-        return value
 
-    def _count(self, key: str) -> int:
-        value = self.table[key]
-        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-            raise self._error(key, f"{key} must be a whole number, 0 or more.")
-        return value
+_WORD = plain(str, "a string that is not empty", bool)
+_WORDS = several(_WORD, "a list of strings")
+_OPTIONS = several(ValueKind("an option", _option), "a list of strings")
+_COLOURS = _set_of(several(ValueKind("a colour", _colour), "a list of strings"))
+_REGEX = ValueKind("a regex", _regex)
+_REGEXES = several(_REGEX, "a list of strings")
+_SECONDS = number("seconds", most=10)  # no agent needs more than 0.2 between a text and Enter
+_KIND = choice(("", *kinds.names()))
+_PROMPT = choice(tuple(PromptKind))
 
-    def _delay(self, key: str) -> float:
-        value = self.table[key]
-        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= _MAX_DELAY:
-            raise self._error(key, f"{key} must be a number of seconds from 0 to {_MAX_DELAY:g}.")
-        return float(value)
 
-    def _choice(self, key: str) -> str:
-        value = self._string(key)
-        if value not in _CHOICES[key]:
-            known = ", ".join(choice or '""' for choice in _CHOICES[key])
-            raise self._error(key, f"{key} is {value!r}; it must be one of {known}.")
-        return value
+# -- tables ---------------------------------------------------------------------------------------------
 
-    def _region(self, key: str) -> tuple[str, int]:
-        value = self._string(key)
-        found = _REGION.match(value)
-        if not found or (found[1] == "bottom") != (found[2] is not None):
-            raise self._error(key, f'{key} is {value!r}; it must be "screen", "title" or "bottom N", N rows.')
-        return found[1], int(found[2] or 0)
 
-    def _words(self, key: str) -> tuple[str, ...]:
-        value = self.table[key]
-        if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
-            raise self._error(key, f"{key} must be a list of strings.")
-        return tuple(value)
+def _table(keys: Keys) -> ValueKind:
+    return ValueKind("a table", lambda value, spot: table(value, spot.table(), keys))
 
-    def _resuming(self, key: str) -> tuple[str, ...]:
-        words = self._words(key)
-        if words and sum(word.count("{id}") for word in words) != 1:
-            raise self._error(key, f"{key} must have one {{id}}, the place of the conversation's id.")
-        return words
 
-    def _options(self, key: str) -> tuple[AgentOption, ...]:
-        return tuple(self._option(key, text) for text in self._words(key))
+def _tables(name: str, keys: Keys, make: Callable[[dict[str, Any], Spot], Any]) -> ValueKind:
+    one, form = record(keys, make), f"tables, each of which begins with the line [[{name}]]"
+    return several(ValueKind(one.form, lambda value, spot: one.read(value, spot.table())), form)
 
-    def _option(self, key: str, text: str) -> AgentOption:
-        match = _OPTION.match(text)
-        if match is None:
-            message = f"{text!r} in {key} is not an option; write --name, --name X, --name [X] or --name X..."
-            raise self._error(key, message, near=text)
-        if match["value"] is None:
-            return AgentOption(match["name"])
-        return AgentOption(
-            match["name"], "several" if match["more"] else "optional" if match["optional"] else "one"
+
+def _interactive(given: dict[str, Any], spot: Spot) -> Interactive:
+    if "names" not in given:
+        raise Invalid("an [[interactive]] table needs names.")
+    return Interactive(**given)
+
+
+def _state(given: dict[str, Any], spot: Spot) -> StateRule:
+    if not given.get("name") or "state" not in given:
+        raise Invalid("a [[states]] table needs a name and a state.")
+    if not any(given.get(key) for key in ("all", "any", "first", "last")):
+        raise Invalid("a [[states]] table needs regexes in all, any, first or last.")
+    if ("kind" in given) != (given["state"] == "prompting"):
+        raise Invalid("a rule for prompting needs a kind; other rules must not have one.")
+    if given.get("dismiss") and given["state"] != "prompting":
+        spot.at("dismiss").wrong(
+            "dismiss belongs only in a rule for prompting: relay dismisses only dialogs."
         )
+    region, rows = given.pop("region", ("screen", 0))
+    return StateRule(**given, region=region, rows=rows)
 
-    def _colours(self, key: str) -> frozenset[int]:
-        found = set()
-        for text in self._words(key):
-            match = _COLOUR.match(text)
-            if match is None and text != "any":
-                message = f"{text!r} in {key} is not a colour; write six hexadecimal digits, or any."
-                raise self._error(key, message)
-            found.add(int(match[1], 16) if match else ANY_COLOUR)
-        return frozenset(found)
 
-    def _regexes(self, key: str) -> tuple[re.Pattern[str], ...]:
-        return tuple(self._regex(key, text) for text in self._words(key))
+def _states(value: Any, spot: Spot) -> tuple[StateRule, ...]:
+    rules: dict[str, StateRule] = {}
+    for place, rule in enumerate(_STATES.read(value, spot)):
+        if rule and rules.setdefault(rule.name, rule) is not rule:
+            spot.at(place, "name").wrong(f"two state rules are called {rule.name!r}; rename one.")
+    return tuple(rules.values())
 
-    def _regex(self, key: str, text: str) -> re.Pattern[str]:
-        try:
-            return re.compile(text)
-        except re.error as error:
-            message = f"{text!r} in {key} is not a regular expression: {error}."
-            raise self._error(key, message, near=text) from None
+
+def _error(given: dict[str, Any], spot: Spot) -> ErrorRule:
+    if "class" not in given or not given.get("match"):
+        raise Invalid("an [[errors]] table needs a class and regexes in match.")
+    if given.get("reset") and given.get("source") == "code":
+        spot.at("reset").wrong("a code contains no time; put reset in a table that matches text.")
+    return ErrorRule(cls=given.pop("class"), **given)
+
+
+_STYLE = {"backgrounds": _COLOURS, "foregrounds": _COLOURS, "lines": _REGEXES}
+_SUBMIT = {"delay": _SECONDS, "while_working": choice(get_args(WhileWorking)), "avoid": TEXT}
+_INPUT = {"glyphs": TEXT, "bullets": TEXT, "placeholders": _REGEXES, "idle": _REGEXES}
+_NATIVE = {"hooks": ValueKind(_KIND.form, _hooks), "transcript": _KIND}
+_RESUME = {
+    "words": ValueKind(_WORDS.form, _resuming),
+    "positional": choice(get_args(Positional)),
+    **dict.fromkeys(("keep", "drop", "refuse"), _OPTIONS),
+}
+_STATE = {
+    "name": TEXT,
+    "state": choice(get_args(StateName)),
+    "kind": ValueKind(_PROMPT.form, lambda value, spot: PromptKind(_PROMPT.read(value, spot))),
+    "priority": whole(),
+    "region": ValueKind("a region", _region),
+    **dict.fromkeys(("all", "any", "none", "first", "last", "title"), _REGEXES),
+    "dismiss": choice(get_args(DismissKey)),
+}
+_STATES = _tables("states", _STATE, _state)
+_ERROR = {
+    "class": choice(get_args(ErrorClass)),
+    "match": _REGEXES,
+    "reset": several(ValueKind("a regex", _reset), "a list of strings"),
+    "source": choice(get_args(ErrorSource)),
+}
+_INTERACTIVE = {"names": _WORDS, "words": whole(), **dict.fromkeys(("run", "stay", "value"), _set_of(_WORDS))}
+
+_KEYS = {
+    "name": ValueKind("a string", _name),
+    "commands": _WORDS,
+    "checked": _WORDS,
+    "reader": choice(get_args(ReaderKind)),
+    "decoration": _REGEX,
+    "prefix": PREFIX,
+    "inject": choice(get_args(InjectPolicy)),
+    "fullscreen": FLAG,
+    "block_end": choice(get_args(BlockEnd)),
+    "settle": _SECONDS,
+    **dict.fromkeys(("prompts", "decisions", "questions", "dialogs", "executes"), _REGEXES),
+    "error_mark": _REGEX,
+    "echo": _table(_STYLE),
+    "code": _table(_STYLE),
+    "submit": _table(_SUBMIT),
+    "input": _table(_INPUT),
+    "native": _table(_NATIVE),
+    "resume": _table(_RESUME),
+    "states": ValueKind(_STATES.form, _states),
+    "errors": _tables("errors", _ERROR, _error),
+    "interactive": _tables("interactive", _INTERACTIVE, _interactive),
+}

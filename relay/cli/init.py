@@ -27,7 +27,7 @@ from relay.hooks import config_file
 from relay.rules import rule_book
 from relay.settings import FILE
 from relay.supervision import schema
-from relay.supervision.values import TableKey
+from relay.values import TableKey
 
 _EXAMPLES = {"team": '"web"', "schedule": '{ every = "1h" }', "worktree": '{ setup = ["npm ci"] }'}
 """Example values of keys without a default."""

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from relay.errors import ConfigError
+from relay.errors import ConfigError, ConfigMistakes
 from relay.home import Home
-from relay.names import did_you_mean
-from relay.settings import FILE, find, parse, read
-from relay.toml_lines import TomlLines
+from relay.settings import FILE, find, read
+from relay.values import FLAG, Spot, ValueKind, choice, parse_toml, plain, record, shown
 
 TABLE = "memory"
 """The table of relay.toml."""
@@ -27,6 +26,7 @@ OWN = ("embedded", "custom")
 DEFAULT_TIMEOUT = 10.0
 MAX_TIMEOUT = 600.0
 
+_FACTORY = "a class, a function or 'package.module:name'"
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _REFERENCE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
@@ -59,74 +59,70 @@ class MemoryConfig:
     folder: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
-        if self.backend not in OWN:
-            self._check_installed()
-        for name in ("auto_save", "prompt_on_end"):
-            if not isinstance(getattr(self, name), bool):
-                raise ConfigError(f"memory: {name} is {getattr(self, name)!r}; use True or False.")
-        number = isinstance(self.timeout, int | float) and not isinstance(self.timeout, bool)
-        if not number or not 0 < self.timeout <= MAX_TIMEOUT:
-            raise ConfigError(
-                f"memory: timeout must be a number of seconds up to {MAX_TIMEOUT:g}, not {self.timeout!r}."
-            )
-        if not isinstance(self.config, Mapping):
-            raise ConfigError(
-                f"memory: config must be a dict of the backend's settings, not {self.config!r}."
-            )
-        if self.backend == "embedded" and self.config:
-            raise ConfigError(
-                "memory: the embedded backend has no settings. Leave config out, or name another backend."
-            )
-        self._check_factory()
-
-    def _check_installed(self) -> None:
-        from relay.memory.plugins import installed  # it takes 20 ms, and the embedded store does not need it
-
-        known = ("embedded", *sorted(installed().names), "custom")
-        if self.backend not in known:
-            hint = did_you_mean(str(self.backend), known)
-            raise ConfigError(
-                f"memory: there is no backend {self.backend!r}. {hint}The backends are {', '.join(known)}."
-            )
-
-    def _check_factory(self) -> None:
-        if self.backend != "custom":
-            if self.factory is not None:
-                raise ConfigError(
-                    f"memory: factory belongs only to the backend 'custom', not to {self.backend!r}."
-                )
-        elif self.factory is None:
-            raise ConfigError(
-                "memory: the backend 'custom' needs a factory: a class, a function, or 'package.module:name'."
-            )
-        elif isinstance(self.factory, str):
-            if not _REFERENCE.fullmatch(self.factory):
-                raise ConfigError(f"memory: factory must be 'package.module:name', not {self.factory!r}.")
-        elif not callable(self.factory):
-            raise ConfigError(
-                f"memory: factory must be a class, a function or 'package.module:name', not {self.factory!r}."
-            )
+        _of_program({name: getattr(self, name) for name in _KEYS})
 
     @classmethod
     def from_mapping(cls, given: object, folder: str = "") -> MemoryConfig:
         """Return the settings in `given`, whose keys may be in camelCase. Raise ConfigError for mistakes."""
-        if isinstance(given, MemoryConfig):
-            return given
-        if not isinstance(given, Mapping):
-            raise ConfigError(f"memory must be a dict such as {{'backend': 'embedded'}}, not {given!r}.")
-        known = [each.name for each in fields(cls) if each.name != "folder"]
-        settings: dict[str, Any] = {"folder": folder}
-        for key, value in given.items():
-            name = snake(str(key))
-            if name not in known:
-                hint = did_you_mean(name, known)
-                raise ConfigError(
-                    f"memory has no setting {key!r}. {hint}The settings are {', '.join(known)}."
-                )
-            if name in settings and name != "folder":
-                raise ConfigError(f"memory: {name} is given twice.")
-            settings[name] = value
-        return cls(**settings)
+        return given if isinstance(given, MemoryConfig) else cls(**_of_program(given), folder=folder)
+
+
+def _of_program(given: object) -> dict[str, Any]:
+    spot = Spot(Path(), lambda keys: 0, (TABLE,))
+    found = read_settings(given, spot)
+    if spot.mistakes:
+        raise ConfigError(" ".join(map(str, spot.mistakes)))
+    return found
+
+
+def read_settings(given: object, spot: Spot) -> dict[str, Any]:
+    """Return the settings in the table at `spot`, and add its mistakes to those of the spot."""
+    if not isinstance(given, Mapping):
+        spot.wrong(f"memory must be a dict such as {{'backend': 'embedded'}}, not {shown(given)}.")
+        return {}
+    settings: dict[str, Any] = {}
+    for key, value in given.items():
+        name = snake(str(key))
+        if name in settings:
+            spot.at(str(key)).wrong(f"memory: {name} is given twice.")
+        settings[name] = value
+    return _SETTINGS.read(settings, spot) or {}
+
+
+def _backend(value: Any, spot: Spot) -> Any:
+    if value in OWN:
+        return value
+    from relay.memory.plugins import installed  # it takes 20 ms, and the embedded store does not need it
+
+    return choice(("embedded", *sorted(installed().names), "custom")).read(value, spot)
+
+
+def _consistent(given: dict[str, Any], spot: Spot) -> dict[str, Any]:
+    backend, factory = given.get("backend", "embedded"), given.get("factory")
+    if backend == "embedded" and given.get("config"):
+        spot.wrong("memory: the embedded backend has no settings. Leave config out, or name another backend.")
+    if backend == "custom" and factory is None:
+        spot.wrong(f"memory: the backend 'custom' needs a factory: {_FACTORY}.")
+    if backend != "custom" and factory is not None:
+        spot.wrong(f"memory: factory belongs only to the backend 'custom', not to {backend!r}.")
+    return given
+
+
+_KEYS = {
+    "backend": ValueKind("a backend", _backend),
+    "config": plain(Mapping, "a dict of the backend's settings"),
+    "factory": plain(
+        object,
+        _FACTORY,
+        lambda value: value is None or callable(value) or bool(_REFERENCE.fullmatch(str(value))),
+    ),
+    "timeout": plain(
+        (int, float), f"a number of seconds up to {MAX_TIMEOUT:g}", lambda value: 0 < value <= MAX_TIMEOUT
+    ),
+    "auto_save": FLAG,
+    "prompt_on_end": FLAG,
+}
+_SETTINGS = record(_KEYS, _consistent, "setting")
 
 
 def load(
@@ -146,7 +142,7 @@ def load(
             continue
         try:
             content = read(path)
-            values, text = parse(path, content)
+            values, top = parse_toml(path, content)
         except ConfigError:
             continue  # reported with the settings
         if TABLE not in values:
@@ -157,9 +153,9 @@ def load(
                 f"{path}`."
             )
             continue
-        try:
-            return MemoryConfig.from_mapping(values[TABLE], str(path.parent)), notices
-        except ConfigError as error:
-            mistake = ConfigError(str(error), path, TomlLines(text).of((TABLE,)))
-            return mistake, [*notices, f"{mistake} The agent keeps running without memory."]
+        found = read_settings(values[TABLE], top.at(TABLE))
+        if not top.mistakes:
+            return MemoryConfig(**found, folder=str(path.parent)), notices
+        error = ConfigMistakes(path, top.mistakes)
+        return error, [*notices, *error.notices("The agent keeps running without memory.")]
     return None, notices

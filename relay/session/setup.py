@@ -89,8 +89,8 @@ class Setup:
         named = options.profile
         try:
             profile = catalog.load(named, home) if named else catalog.for_command(options.command, home)
-        except RelayError as error:
-            notices.append(f"{error} The generic profile is used.")
+        except ConfigError as error:
+            notices += error.notices("The generic profile is used.")
             profile = catalog.fallback()
         if settings.inject == "always":
             profile = replace(profile, inject="auto", executes=())

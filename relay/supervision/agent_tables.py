@@ -13,7 +13,8 @@ from relay.supervision.fleet import Condition
 from relay.supervision.policy import Action, ActionName
 from relay.supervision.restart import LIMITS, NEEDS_USER
 from relay.supervision.schedule import Overlap, Schedule, check_cron, duration, zone_of
-from relay.supervision.values import (
+from relay.supervision.worktree import Cleanup, WorktreeSpec
+from relay.values import (
     FLAG,
     TEXT,
     WORDS,
@@ -24,12 +25,12 @@ from relay.supervision.values import (
     checked,
     choice,
     number,
+    record,
     several,
     shown,
     table,
     whole,
 )
-from relay.supervision.worktree import Cleanup, WorktreeSpec
 
 ACTIONS: Mapping[str, tuple[ActionName, ...]] = {
     "on_idle": ("nudge", "gate", "done", "fail", "hold", "escalate", "run", "stop", "none"),
@@ -102,7 +103,7 @@ def action(event: str) -> ValueKind:
     keys = _action_keys(event)
     named = event != "on_error"
 
-    def read(value: Any, spot: Spot) -> Action | None:
+    def read(value: Any, spot: Spot) -> Any:
         if named and value == "auto":
             return None
         if named and isinstance(value, str):
@@ -110,10 +111,9 @@ def action(event: str) -> ValueKind:
             value = {"action": choice(options).read(value, spot)}
         elif not isinstance(value, dict):
             raise Invalid(f"{spot.name} must be {form}, not {shown(value)}.")
-        before = len(spot.mistakes)
-        given = table(value, spot, keys)
-        if len(spot.mistakes) > before:
-            return None
+        return record(keys, make).read(value, spot)
+
+    def make(given: dict[str, Any], spot: Spot) -> Action:
         if "action" not in given:
             raise Invalid(f'{spot.name} needs an action, like {{ action = "{ACTIONS[event][0]}" }}.')
         action = Action(**given)
@@ -155,11 +155,7 @@ SCHEDULE_KEYS = keys_of(
 )
 
 
-def _schedule(value: Any, spot: Spot) -> Schedule | None:
-    before = len(spot.mistakes)
-    given = table(value, spot, SCHEDULE_KEYS)
-    if len(spot.mistakes) > before:
-        return None
+def _schedule(given: dict[str, Any], spot: Spot) -> Schedule:
     if bool(given.get("every")) == bool(given.get("cron")):
         raise Invalid(f'{spot.name} needs either every or cron, like {{ every = "1h" }}.')
     if "timezone" in given and "cron" not in given:
@@ -167,7 +163,7 @@ def _schedule(value: Any, spot: Spot) -> Schedule | None:
     return Schedule(**given)
 
 
-SCHEDULE = ValueKind("a table", _schedule)
+SCHEDULE = record(SCHEDULE_KEYS, _schedule)
 
 
 def _template(*filled_in: str) -> Callable[[str], None]:
@@ -241,10 +237,8 @@ def _depends_on(value: Any, spot: Spot) -> dict[str, Condition]:
     condition = choice(get_args(Condition))
     found = {}
     for name, each in value.items():
-        try:
-            found[name] = condition.read(each, spot.at(name))
-        except Invalid as error:
-            spot.at(name).wrong(str(error))
+        with spot.at(name) as here:
+            found[name] = condition.read(each, here)
     return found
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from relay import names
-from relay.errors import ConfigError, InvalidName
+from relay.errors import ConfigError
 from relay.storage.files import open_regular
-from relay.supervision.values import TEXT, Invalid, Spot, ValueKind, are_words, plain, shown, whole
 from relay.text import one_line
+from relay.values import TEXT, Invalid, Spot, ValueKind, are_words, plain, shown, whole
 
 LARGEST = 1 << 20
 """Maximum size in bytes of a file to read: a fleet file, a task, an environment."""
@@ -133,14 +133,7 @@ def _env_file(value: Any, spot: Spot) -> dict[str, str]:
 ENV_FILE = ValueKind("a file of lines `NAME=VALUE`", _env_file)
 
 
-def _channel(value: Any, spot: Spot) -> str:
-    try:
-        return names.channel(TEXT.read(value, spot))
-    except InvalidName as error:
-        raise Invalid(f"{spot.name}: {error}") from None
-
-
-CHANNEL = ValueKind('a channel like "#ops"', _channel)
+CHANNEL = ValueKind('a channel like "#ops"', lambda value, spot: names.channel(TEXT.read(value, spot)))
 
 
 def _exit_codes(value: Any, spot: Spot) -> tuple[int, ...]:

@@ -16,20 +16,19 @@ from pathlib import Path
 from typing import Any
 
 from relay import names, settings
-from relay.errors import ConfigError, ConfigMistakes, InvalidName
+from relay.errors import ConfigError, InvalidName
 from relay.home import Home
 from relay.hooks.trust import Trust, digest
-from relay.memory.config import MemoryConfig
-from relay.settings import FILE, TABLES
+from relay.memory.config import read_settings
+from relay.settings import FILE
 from relay.storage.files import open_regular
 from relay.supervision import schema
 from relay.supervision.agent_values import LARGEST
 from relay.supervision.fleet import Fleet, FleetAgent
 from relay.supervision.plan import ordered
 from relay.supervision.policy import Supervision
-from relay.supervision.values import Spot, table
 from relay.supervision.worktree import WorktreeSpec
-from relay.toml_lines import TomlLines
+from relay.values import Spot, parse_toml, table
 
 _DIRECT = ("task", "env", "channels", "rules", "autostart", "depends_on", "schedule")
 """The keys that FleetAgent takes unchanged."""
@@ -86,13 +85,12 @@ def parse(path: Path, content: bytes, team: str = "") -> Fleet:
     Raise ConfigError if it is not TOML, ConfigMistakes for everything else that is wrong, settings included.
     """
     path = path.absolute()
-    values, text = settings.parse(path, content)
-    top = Spot(path, TomlLines(text))
-    _check_settings(top, values)
-    fleet = table(values.get("fleet", {}), top.at("fleet"), schema.FLEET_KEYS, schema.elsewhere)
+    values, top = parse_toml(path, content)
+    settings.check(values, top, schema.elsewhere)
+    read_settings(values.get("memory", {}), top.at("memory"))
+    fleet = table(values.get("fleet", {}), top.table("fleet"), schema.FLEET_KEYS, schema.elsewhere)
     agents = _agents(top, values)
-    if top.mistakes:
-        raise ConfigMistakes(path, top.mistakes)
+    top.check()
     spawn = fleet.get("spawn", False)
     return Fleet(
         path=path,
@@ -105,26 +103,15 @@ def parse(path: Path, content: bytes, team: str = "") -> Fleet:
     )
 
 
-def _check_settings(top: Spot, values: Mapping[str, Any]) -> None:
-    try:
-        MemoryConfig.from_mapping(values.get("memory", {}))
-    except ConfigError as error:
-        top.at("memory").wrong(str(error))
-    for name, value in values.items():
-        if name not in TABLES and (wrong := settings.mistake(name, value)):
-            belongs = "" if name in schema.SETTINGS else schema.elsewhere(name)
-            top.at(name).wrong(f"{name} is not a setting. {belongs}" if belongs else wrong)
-
-
 def _agents(top: Spot, values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the keys of each agent, merged with those of [defaults]."""
     tables, shared, usual = values.get("agents", {}), values.get("defaults", {}), Supervision()
     if not isinstance(tables, dict):
         top.at("agents").wrong("agents must be tables, such as [agents.Lead].")
         tables = {}
-    spots = {name: top.at("agents", name) for name in tables}
+    spots = {name: top.table("agents", name) for name in tables}
     _check_names(spots)
-    defaults = _given(shared, top.at("defaults"), spots)
+    defaults = _given(shared, top.table("defaults"), spots)
     agents = {}
     for name, spot in spots.items():
         agents[name] = _merged(name, defaults, _given(tables[name], spot, spots))
@@ -149,7 +136,7 @@ def _check_names(spots: Mapping[str, Spot]) -> None:
         except InvalidName as error:
             spot.wrong(str(error))
         if (other := seen.setdefault(names.key(name), name)) != name:
-            line = spot.lines.of(spots[other].keys)
+            line = spot.line(spots[other].keys)
             spot.wrong(
                 f"{name!r} and {other!r} (line {line}) are the same name, because case is ignored. Rename "
                 "one."

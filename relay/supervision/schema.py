@@ -23,7 +23,7 @@ from relay.supervision.agent_values import (
     TASK_FILE,
 )
 from relay.supervision.policy import Restart, Resume, Supervision
-from relay.supervision.values import FLAG, TEXT, TableKey, ValueKind, choice, number, several, whole
+from relay.values import FLAG, TEXT, TableKey, ValueKind, choice, number, several, whole
 
 FLEET_KEYS = {
     "team": TableKey(

@@ -81,11 +81,11 @@ def test_the_users_own_keys_override_an_update(relay: Relay, newer: Path) -> Non
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("reader = ", "reeder = ", "toml:7: the key 'reeder' is unknown"),
+        ("reader = ", "reeder = ", "toml:7: unknown key 'reeder'. Did you mean reader?"),
         ("'^│? Do you want to '", "'('", "is not a regular expression"),
         ('name = "claude"\n', "", "it has no `name` key"),
         ('name = "claude"\n', 'name = "clod"\n', "they must agree"),
-        ('class = "billing"', 'class = "broke"', "it must be one of rate_limited"),
+        ('class = "billing"', 'class = "broke"', 'class must be "rate_limited", '),
         ("(?P<reset>", "(", "has no group (?P<reset>...)"),
     ],
 )

@@ -176,21 +176,23 @@ def test_an_untrusted_project_cannot_choose_the_backend(relay: Relay, home: Path
 
 
 @pytest.mark.parametrize(
-    ("table", "message"),
+    ("table", "line", "message"),
     [
         (
             "[memory]\nbackend = 'mem'\n",
-            "memory: there is no backend 'mem'. Did you mean mem0?",
+            3,
+            'memory.backend must be "embedded", "mem0", "qdrant" or "custom", not \'mem\'. Did you mean',
         ),
         (
             "[memory]\n\nbackends = 'x'\n",
-            "memory has no setting 'backends'. Did you mean backend?",
+            4,
+            "unknown setting 'backends'. Did you mean backend?",
         ),
-        ("memory = 3\n", "memory must be a dict"),
+        ("memory = 3\n", 2, "memory must be a dict"),
     ],
 )
 def test_an_error_in_relay_toml_saves_nothing_in_another_backend(
-    relay: Relay, home: Path, table: str, message: str
+    relay: Relay, home: Path, table: str, line: int, message: str
 ) -> None:
     own = relay.home / "config" / "relay.toml"
     for file in (own, home / "relay.toml"):
@@ -198,12 +200,12 @@ def test_an_error_in_relay_toml_saves_nothing_in_another_backend(
         file.write_text("idle_seconds = 5\n" + table)
         result = relay("memory", "save", "hello", check=False)
         assert result.returncode == 1
-        assert f"{own}:2: {message}" in result.stderr
+        assert f"{own}:{line}: {message}" in result.stderr
         assert "Traceback" not in result.stderr
     assert texts(relay, "--embedded") == []
     refused = relay("trust", "relay.toml", check=False)
     assert refused.returncode == 1
-    assert f"relay.toml:2: {message}" in refused.stderr
+    assert f"relay.toml:{line}: {message}" in refused.stderr
 
 
 def test_metadata_that_is_not_a_pair_is_rejected(relay: Relay) -> None:

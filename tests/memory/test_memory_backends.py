@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from relay.errors import ConfigError, MemoryStoreError, RelayError
+from relay.errors import ConfigError, ConfigMistakes, MemoryStoreError, RelayError
 from relay.home import Home
 from relay.memory.backend import Memory, Scope
-from relay.memory.config import MemoryConfig
+from relay.memory.config import MemoryConfig, load
 from relay.memory.embedded import EmbeddedBackend
 from relay.memory.helper import MAX_REQUEST
 from relay.memory.in_process import InProcessBackend
@@ -180,9 +180,22 @@ def test_an_installed_package_adds_a_backend(open_remote: Open) -> None:
     with pytest.raises(MemoryStoreError, match=r"the memory backend bad failed: AttributeError: .*missing"):
         open_remote(plugin="bad")
     with pytest.raises(
-        ConfigError, match=r"no backend 'note'\. Did you mean notes\?.* bad, mem0, notes, qdrant"
+        ConfigError, match=r"\"bad\", \"mem0\", \"notes\", \"qdrant\" .* not 'note'\. Did you mean notes\?"
     ):
         MemoryConfig("note")
+
+
+def test_all_mistakes_of_the_table_are_reported_with_their_lines(home: Home, tmp_path: Path) -> None:
+    path = home.config / "relay.toml"
+    path.write_text("[memory]\ntimeout = 0\nautoSave = true\nauto_save = 1\n")
+    found, notices = load(home, tmp_path, lambda path, content: False)
+    assert isinstance(found, ConfigMistakes)
+    assert [notice.removeprefix(f"{path}:")[:27] for notice in notices] == [
+        "2: memory.timeout must be a",
+        "4: memory: auto_save is giv",
+        "4: memory.auto_save must be",
+    ]
+    assert notices[-1].endswith(" The agent keeps running without memory.")
 
 
 @pytest.mark.usefixtures("installed")

@@ -66,11 +66,9 @@ def test_an_invalid_backend_setting_does_not_fall_back_to_another_backend(relay:
     own.parent.mkdir(exist_ok=True)
     own.write_text('[memory]\nbackend = "mem"\n')
     alice = FakeAgent(relay, "Alice").wrap()
-    assert "relay.toml:1: memory: there is no backend 'mem'" in alice.notice(
-        "The agent keeps running without memory."
-    )
+    assert "relay.toml:2: memory.backend must be" in alice.notice("The agent keeps running without memory.")
     alice.say("@memory:save hello")
-    alice.receives("there is no backend 'mem'")
+    alice.receives("not 'mem'. Did you mean mem0?")
     assert not (home / "state" / "memory.db").exists()
 
 

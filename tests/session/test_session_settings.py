@@ -47,7 +47,7 @@ def test_a_projects_settings_override_the_users(relay: Relay) -> None:
             "stop_seconds must be a number of seconds from 0 to 60, like 5, not 9",
         ),
         ("user", "prefix = 'ab'\n", ":1:", "prefix must be one punctuation character"),
-        ("project", "inject = 'sometimes'\n", ":1:", "inject must be 'auto', 'always' or 'never'"),
+        ("project", "inject = 'sometimes'\n", ":1:", 'inject must be "auto", "always" or "never"'),
     ],
     ids=["syntax", "name", "type", "most", "prefix", "choice"],
 )

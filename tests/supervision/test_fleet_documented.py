@@ -10,7 +10,7 @@ import pytest
 from relay.errors import ConfigMistakes
 from relay.supervision import agent_tables, fleet_file, schema
 from relay.supervision.policy import ActionName
-from relay.supervision.values import TableKey
+from relay.values import TableKey
 
 PAGE = (Path(__file__).parents[2] / "docs" / "FLEET.md").read_text()
 TABLES = {

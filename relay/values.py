@@ -1,4 +1,4 @@
-"""The types of values in a fleet file, and how to read its tables.
+"""The types of values in the files that users write, and how to read their tables.
 
 A kind checks a value and converts it. Mistakes are collected, each with its line.
 """
@@ -7,15 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import tomli
 
 from relay import names
-from relay.errors import ConfigError, RelayError
+from relay.errors import ConfigError, ConfigMistakes, RelayError
 from relay.text import one_line
-from relay.toml_lines import KeyPath, TomlLines
+
+if TYPE_CHECKING:
+    from relay.toml_lines import KeyPath, TomlLines
 
 _YEAR = 31_536_000
+_HINTS = 100  # mistakes in a file, after which relay no longer looks for what was meant: 0.2 ms each
 
 
 class Invalid(Exception):
@@ -24,20 +30,46 @@ class Invalid(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """A key in the file at the absolute `path`; `mistakes` has those of the whole file so far."""
+    """A key in the file at `path` (Path(): in a program); `mistakes` has those of the whole file so far.
+
+    line:  returns the line of a key.
+    outer: how many of the keys, those of the table around it, messages leave out.
+    """
 
     path: Path
-    lines: TomlLines
+    line: Callable[[KeyPath], int]
     keys: KeyPath = ()
+    outer: int = 0
     mistakes: list[ConfigError] = field(default_factory=list)
 
     def at(self, *keys: str | int) -> Spot:
         """Return the spot of the key `keys` within this one."""
-        return Spot(self.path, self.lines, (*self.keys, *keys), self.mistakes)
+        return Spot(self.path, self.line, (*self.keys, *keys), self.outer, self.mistakes)
+
+    def table(self, *keys: str | int) -> Spot:
+        """Return the spot of the table `keys` within this one, which messages about its keys do not name."""
+        inner = (*self.keys, *keys)
+        return Spot(self.path, self.line, inner, len(inner), self.mistakes)
 
     def wrong(self, message: str) -> None:
         """Add a mistake at this key."""
-        self.mistakes.append(ConfigError(message, self.path, self.lines.of(self.keys)))
+        path = self.path if self.path.name else None
+        self.mistakes.append(ConfigError(message, path, self.line(self.keys)))
+
+    def __enter__(self) -> Spot:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
+        """Add an Invalid or another RelayError that was raised within to the mistakes, at this key."""
+        if isinstance(error, Invalid | RelayError):
+            self.wrong(str(error) if isinstance(error, Invalid) else f"{self.name}: {error}")
+            return True
+        return False
+
+    def check(self) -> None:
+        """Raise ConfigMistakes if there are any in the file."""
+        if self.mistakes:
+            raise ConfigMistakes(self.path, self.mistakes)
 
     def beside(self, path: str) -> Path:
         """Return `path`, which is relative to the file's folder, as an absolute path."""
@@ -48,10 +80,33 @@ class Spot:
 
     @property
     def name(self) -> str:
-        """The key as messages call it, such as `on_error[0].match`, without the agent's table."""
-        keys = self.keys[2:] if self.keys[0] == "agents" else self.keys[1:]
-        text = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys)
-        return text.removeprefix(".") or ".".join(map(str, self.keys))
+        """The key as messages call it, such as `on_error[0].match`."""
+        keys = self.keys[self.outer :] or self.keys
+        return "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys).removeprefix(".")
+
+
+def parse_toml(path: Path, content: bytes) -> tuple[dict[str, Any], Spot]:
+    """Return what the TOML file at `path` contains, and the spot of its top. Raise ConfigError."""
+    try:
+        text = content.decode("utf-8")
+        values = tomli.loads(text)
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"is not UTF-8 (byte {error.start + 1}). Save it as UTF-8.", path) from None
+    except tomli.TOMLDecodeError as error:
+        message = f"not valid TOML: {error.msg} (column {error.colno}). Fix that line."
+        raise ConfigError(message, path, error.lineno) from None
+    except RecursionError:
+        raise ConfigError("lists or tables are nested too deeply. Nest fewer.", path) from None
+    except ValueError as error:  # such as a number of 5,000 digits
+        raise ConfigError(f"not valid TOML: {error}.", path) from None
+
+    @cache
+    def lines() -> TomlLines:
+        from relay.toml_lines import TomlLines  # needed only after a mistake
+
+        return TomlLines(text)
+
+    return values, Spot(path, lambda keys: lines().of(keys))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,34 +128,49 @@ class TableKey:
     default: str
     help: str
 
+    def read(self, value: Any, spot: Spot) -> Any:
+        return self.kind.read(value, spot)
+
+
+Keys = Mapping[str, ValueKind | TableKey]
+
 
 def table(
     value: object,
     spot: Spot,
-    keys: Mapping[str, TableKey],
+    keys: Keys,
     elsewhere: Callable[[str], str] = lambda name: "",
+    what: str = "key",
 ) -> dict[str, Any]:
     """Return the valid values in the table at `spot`, and add its mistakes to those of the spot.
 
-    elsewhere: returns a sentence that says where a misplaced key belongs, or "".
+    elsewhere: returns a sentence that says where a misplaced key belongs, or "". what: the word for a key.
     """
     if not isinstance(value, dict):
         spot.wrong(f"{spot.name} must be a table, not {shown(value)}.")
         return {}
     found = {}
     for name, each in value.items():
-        here = spot.at(name)
         if name not in keys:
-            hint = elsewhere(name) or names.did_you_mean(name, keys) or f"The keys are {', '.join(keys)}."
-            here.wrong(f"unknown key {name!r}. {hint}".rstrip())
+            hint = f"The {what}s are {', '.join(keys)}."
+            if len(spot.mistakes) < _HINTS:
+                hint = elsewhere(name) or names.did_you_mean(name, keys) or hint
+            spot.at(name).wrong(f"unknown {what} {name!r}. {hint}".rstrip())
             continue
-        try:
-            found[name] = keys[name].kind.read(each, here)
-        except Invalid as error:
-            here.wrong(str(error))
-        except RelayError as error:
-            here.wrong(f"{here.name}: {error}")
+        with spot.at(name) as here:
+            found[name] = keys[name].read(each, here)
     return found
+
+
+def record(keys: Keys, make: Callable[[dict[str, Any], Spot], Any], what: str = "key") -> ValueKind:
+    """Return the kind of tables that are read into what `make` returns; None for one with mistakes."""
+
+    def read(value: Any, spot: Spot) -> Any:
+        before = len(spot.mistakes)
+        given = table(value, spot, keys, what=what)
+        return make(given, spot) if len(spot.mistakes) == before else None
+
+    return ValueKind("a table", read)
 
 
 def shown(value: object) -> str:
@@ -109,6 +179,8 @@ def shown(value: object) -> str:
         return str(value).lower()
     if isinstance(value, dict | list):
         return "a table" if isinstance(value, dict) else "a list"
+    if isinstance(value, int) and value.bit_length() > 200:  # Python refuses to write very long ones
+        return one_line(hex(value), 60)
     return one_line(repr(value), 60)
 
 
@@ -194,10 +266,8 @@ def several(kind: ValueKind, form: str, *, alone: bool = False) -> ValueKind:
             raise Invalid(f"{spot.name} must be {form}, not {shown(value)}.")
         found = []
         for number, each in enumerate(value):
-            try:
-                found.append(kind.read(each, spot.at(number)))
-            except Invalid as error:
-                spot.at(number).wrong(str(error))
+            with spot.at(number) as here:
+                found.append(kind.read(each, here))
         return tuple(found)
 
     return ValueKind(form, read)
