@@ -108,9 +108,9 @@ class Heard:
         self.count = 0
         hear = Receiver._hear
 
-        async def counted(*arguments: Any) -> None:
+        def counted(*arguments: Any) -> None:
             self.count += 1
-            await hear(*arguments)
+            hear(*arguments)
 
         Receiver._hear = counted  # type: ignore[method-assign]
 

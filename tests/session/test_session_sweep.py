@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import pkgutil
 import signal
 import socket
 import subprocess
@@ -116,7 +117,6 @@ TYPE = [
     Step(_CLIENT + "_settled"),
 ]
 RELOAD = [
-    Step(_SESSION + "Session._retire"),
     Step(_SESSION + "Session._make_way"),
     Step("relay.features.mailbox:Mailbox.close"),
     Step(_PROGRESS + "close"),
@@ -353,6 +353,13 @@ SOME = {
 def rare(death: Death) -> Any:
     chosen = death.step.target in SOME and death == EACH[death.step]
     return pytest.param(death, marks=() if chosen else LONG, id=str(death))
+
+
+def test_each_step_exists(subtests: pytest.Subtests) -> None:
+    """Most are tried with RELAY_LONG only."""
+    for step in STEPS:
+        with subtests.test(step.target):
+            assert callable(pkgutil.resolve_name(step.target))
 
 
 def named(deaths: Sequence[Death], *marks: pytest.MarkDecorator) -> Any:
