@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from relay import names
-from relay.errors import LedgerAway, LedgerError
+from relay.errors import LedgerAway, LedgerError, RelayError
 from relay.message import Message, Priority, State
 from relay.storage.locks import locked
 from relay.storage.sqlite import Database, Schema, WrongVersion
@@ -197,10 +197,17 @@ class LedgerDatabase(Database):
     explain = staticmethod(explain)
 
     def __init__(self, path: Path, clock: Callable[[], float] | None = None) -> None:
+        before = _inode(path)
         try:
             super().__init__(path)
-        except LedgerOutdated:
-            _move_aside(path)
+        except LedgerError as error:
+            if isinstance(error, LedgerOutdated):
+                _move_aside(path)
+            else:  # while another process moves it, SQLite may find half of its files
+                with contextlib.suppress(OSError, RelayError), locked(_moving(path)):
+                    pass
+                if _inode(path) == before:
+                    raise
             super().__init__(path)
         try:
             ((origin,),) = self.rows("SELECT origin FROM meta")
@@ -224,7 +231,7 @@ class LedgerDatabase(Database):
 
 def _move_aside(path: Path) -> None:
     """Move a ledger with an older layout, and its companions, out of the way; other processes may, too."""
-    with locked(path.with_name(f"{path.name}-moving")):
+    with locked(_moving(path)):
         if not path.exists():  # another process has just moved it
             return
         _, version = Database.inspect(path)
@@ -240,6 +247,18 @@ def _move_aside(path: Path) -> None:
 
             log = logging.getLogger(__name__)
             log.warning("the message ledger of an earlier relay is now %s; its messages wait no more", aside)
+
+
+def _moving(path: Path) -> Path:
+    """Return the lock of the process that moves the ledger at `path`."""
+    return path.with_name(f"{path.name}-moving")
+
+
+def _inode(path: Path) -> int | None:
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return None
 
 
 def keys(*texts: str) -> tuple[str, ...]:

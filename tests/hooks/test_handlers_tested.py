@@ -26,7 +26,16 @@ def test_the_documented_test_passes_in_a_users_project_and_fails_for_another_ans
 
     def run() -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
+            # Without its own folder, pytest would first delete those of earlier runs.
+            [
+                sys.executable,
+                "-m",
+                "pytest",
+                "-q",
+                "-p",
+                "no:cacheprovider",
+                f"--basetemp={tmp_path / 'own'}",
+            ],
             cwd=tmp_path,
             text=True,
             capture_output=True,

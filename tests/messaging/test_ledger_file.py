@@ -185,6 +185,33 @@ def test_an_older_ledger_that_another_process_has_just_moved_is_missed_by_nobody
         assert ledger.messages() == []
 
 
+def test_a_ledger_is_opened_again_if_another_process_moved_it_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite then found half of the older ledger's files."""
+    path = tmp_path / "ledger.db"
+    write_version(path, OLDER)
+    begin, failures = Ledger._begin, []
+
+    def fail_once(ledger: Ledger) -> None:
+        if not failures:
+            path.rename(tmp_path / f"ledger-{OLDER}.db")
+            failures.append(sqlite3.OperationalError("disk I/O error"))
+            failures[0].sqlite_errorcode = sqlite3.SQLITE_IOERR
+            raise failures[0]
+        begin(ledger)
+
+    monkeypatch.setattr(Ledger, "_begin", fail_once)
+    with Ledger(path) as ledger:
+        assert ledger.messages() == []
+    path.unlink()
+    write_version(path, OLDER)
+    monkeypatch.setattr(path.__class__, "rename", lambda *_: path)  # nobody moves it
+    failures.clear()
+    with pytest.raises(LedgerError, match="the disk is failing or full"):
+        Ledger(path)
+
+
 def test_an_older_ledger_replaces_none_that_was_moved_aside_before(tmp_path: Path) -> None:
     """The user has gone back to the earlier relay meanwhile."""
     path = tmp_path / "ledger.db"
