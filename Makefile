@@ -103,10 +103,10 @@ test-install: $(VENV)/.stamp  ## install the commit with pip, pipx and uv on eac
 clean:  ## remove the virtual environments and caches
 	rm -rf $(VENV) .cache dist build
 
-# pip 25.1 is the first version that reads dependency groups (PEP 735).
+# pip 25.1 is the first version that reads dependency groups (PEP 735). Python compiles what it imports, a tenth of it all.
 $(VENV)/.stamp: pyproject.toml
 	@$(call create,$(VENV))
-	@$(BIN)/python -m pip install --quiet --group check --editable .
+	@$(BIN)/python -m pip install --quiet --no-compile --group check --editable .
 	@touch $@
 
 # pytest's byte code of the tests: without it, each worker would rewrite all of their assertions. The tests report an error.

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
+import forkserver
 import relay as package
 from relay.agents import kinds
 from relay.agents.kind import AgentKind
@@ -108,7 +107,8 @@ class TinyAgent:
         )
         program.chmod(0o755)
         self.environment = {"PYTHONPATH": str(installed), "AGENT_FOLDER": str(self.folder)}
-        self("wrap", "-d", "-n", "Tina", "--", str(program))
+        with forkserver.real_exec():  # its first hook comes while the session is still loading
+            self("wrap", "-d", "-n", "Tina", "--", str(program))
         self.until(lambda: self.lines("replies"))
 
     def __call__(self, *arguments: str) -> str:
@@ -135,7 +135,6 @@ class TinyAgent:
         return [each["text"] for each in events(self.relay, "Tina", "handler_printed")]
 
 
-@pytest.mark.real_exec  # its first hook comes while the session is still loading
 def test_a_new_kind_needs_one_module_and_one_pattern_file(relay: Relay) -> None:
     """Its words, turns, tools, deliveries, usage, failures and conversations are those of any other agent."""
     tina = TinyAgent(relay)
