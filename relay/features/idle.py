@@ -129,7 +129,6 @@ class IdleGrace:
 
     @handles(SessionBegan, StateChanged, PromptSubmitted, KeysTyped)
     def restart(self, _: object) -> None:
-        """Restart the grace period."""
         if self._timer is not None:
             self._timer.cancel()
         if not self._over:

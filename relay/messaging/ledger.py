@@ -50,9 +50,9 @@ class NameRegistry:
         same = "SELECT 1 FROM registry WHERE team = ? AND key = ? AND name = ? AND here = ifnull(?, here)"
         if not self._db.rows(same, *row):
             self._db.write(
-                "INSERT INTO registry VALUES (?1, ?2, ?3, ?5, ifnull(?4, 0)) ON CONFLICT DO UPDATE "
+                "INSERT INTO registry VALUES (?1, ?2, ?3, ifnull(?4, 0)) ON CONFLICT DO UPDATE "
                 "SET name = excluded.name, here = ifnull(?4, here)",
-                *(*row, self._db.now()),
+                *row,
             )
 
     def is_here(self, team: str, name: str) -> bool:

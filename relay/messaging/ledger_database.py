@@ -30,7 +30,6 @@ _TABLES = """CREATE TABLE meta (origin TEXT NOT NULL,
 );
 CREATE TABLE registry (
     team TEXT NOT NULL, key TEXT NOT NULL, name TEXT NOT NULL,
-    seen REAL NOT NULL,                -- when the row was written; not read
     here INTEGER NOT NULL,             -- the last agent of that name was one of this home
     PRIMARY KEY (team, key)) WITHOUT ROWID;
 CREATE TABLE messages (
@@ -129,7 +128,7 @@ CREATE INDEX messages_rate ON messages (team, sender_key, to_key, accepted) WHER
 """
 
 SCHEMA = Schema(
-    version=8,
+    version=9,
     tables=[*_TABLES.split(";\n")[:-1], "INSERT INTO meta (origin) VALUES (lower(hex(randomblob(8))))"],
     indexes=_INDEXES.split(";\n")[:-1],
 )
