@@ -36,7 +36,7 @@ demo: $(DEMO_VENV)/.stamp  ## two wrapped agents greet each other
 	@$(DEMO_VENV)/bin/relay demo
 	@command -v relay >/dev/null || echo "First install the command: pipx install . (or: uv tool install .)"
 
-test: $(VENV)/.compiled  ## all tests
+test: $(VENV)/.linters  ## all tests
 	@$(BIN)/python -m compileall -q relay relay_memory tests
 	@$(BIN)/pytest -n $(WORKERS) --dist worksteal --durations 20 --durations-min 1 $(ARGS)
 
@@ -51,16 +51,16 @@ test-agents-newest: $(VENV)/.stamp  ## the same with the newest versions; docs/A
 	@$(BIN)/python tests/real_agents/install.py $(AGENTS)
 	@$(BIN)/pytest -n $(AGENT_WORKERS) tests/real_agents --agents "$(AGENTS)" --agents-table docs/AGENTS.md $(ARGS)
 
-test-long: $(VENV)/.stamp  ## all tests with their full loads: kills at every step, two at once, thousands of attacks, ...
+test-long: $(VENV)/.linters  ## all tests with their full loads: kills at every step, two at once, thousands of attacks, ...
 	@RELAY_LONG=1 $(BIN)/pytest -n $(WORKERS) --dist worksteal --timeout 900 -o faulthandler_timeout=4000 $(ARGS)
 
 test-memory: $(MEMORY_VENV)/.stamp  ## mem0 and qdrant as memory backends, with real PostgreSQL and Chroma servers
 	@$(MEMORY_VENV)/bin/pytest tests/memory_backends $(ARGS)
 
-test-mutations: $(VENV)/.stamp  ## break the code in one place at a time, and see which tests notice; takes an hour
+test-mutations: $(VENV)/.linters  ## break the code in one place at a time, and see which tests notice; takes an hour
 	@$(BIN)/python -m tools.mutations $(ARGS)
 
-check: $(VENV)/.stamp  ## format, lint, types, layers, spelling, and the site with all of its links
+check: $(VENV)/.checks  ## format, lint, types, layers, spelling, and the site with all of its links
 	@$(BIN)/ruff format --check --quiet . || { echo "Not formatted: run 'make format'."; exit 1; }
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
@@ -68,14 +68,14 @@ check: $(VENV)/.stamp  ## format, lint, types, layers, spelling, and the site wi
 	@$(BIN)/codespell
 	@$(SPHINX)
 
-docs: $(VENV)/.stamp  ## the site, in .cache/site
+docs: $(VENV)/.checks  ## the site, in .cache/site
 	@$(SPHINX)
 	@echo "Open .cache/site/index.html."
 
-man: $(VENV)/.stamp  ## rewrite the man page, and what is generated in pages of docs/, from the code
+man: $(VENV)/.checks  ## rewrite the man page, and what is generated in pages of docs/, from the code
 	@$(BIN)/python -m docsite
 
-format: $(VENV)/.stamp  ## rewrite the code in the project's format
+format: $(VENV)/.checks  ## rewrite the code in the project's format
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
@@ -106,12 +106,18 @@ clean:  ## remove the virtual environments and caches
 # pip 25.1 is the first version that reads dependency groups (PEP 735). Python compiles what it imports, a tenth of it all.
 $(VENV)/.stamp: pyproject.toml
 	@$(call create,$(VENV))
-	@$(BIN)/python -m pip install --quiet --no-compile --group check --editable .
+	@$(BIN)/python -m pip install --quiet --no-compile --group test --editable .
 	@touch $@
 
-# pytest's byte code of the tests: without it, each worker would rewrite all of their assertions. The tests report an error.
-$(VENV)/.compiled: $(VENV)/.stamp
-	@find tests -name 'test_*.py' | xargs -n 150 -P 4 $(BIN)/pytest --collect-only -qq >/dev/null || true
+$(VENV)/.checks: $(VENV)/.stamp
+	@$(BIN)/python -m pip install --quiet --no-compile --group check
+	@touch $@
+
+# Meanwhile, pytest's byte code of the tests: without it, each worker would rewrite all of their assertions.
+# Errors in tests are reported when they run.
+$(VENV)/.linters: $(VENV)/.stamp
+	@$(BIN)/python -m pip install --quiet --no-compile --group linters & pip=$$!; \
+	find tests -name 'test_*.py' | xargs -n 150 -P 4 $(BIN)/pytest --collect-only -qq >/dev/null; wait $$pip
 	@touch $@
 
 $(DEMO_VENV)/.stamp: pyproject.toml

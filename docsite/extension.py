@@ -7,8 +7,6 @@ named by its file, as `[FLEET.md](FLEET.md)`, gets the title of what it leads to
 
 from __future__ import annotations
 
-import os.path
-import re
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +14,9 @@ import tomli
 from sphinx.application import Sphinx
 from sphinx.util import logging
 
-from docsite import generated
+from docsite.page import filled_in, loads_from_elsewhere
 
 ROOT = Path(__file__).parent.parent
-
-_LINK_OUTSIDE = re.compile(r"\[([^\[\]]+)\]\(\.\./([^)#\s]+)(#[^)\s]*)?\)")
-_NAMED_BY_FILE = re.compile(r"\[[A-Z]+\.md\](?=\([A-Z]+\.md)")
-_LOADED = re.compile(
-    r"<(?:script|img|iframe|source|video|audio)\b[^>]*\bsrc=[\"'](?:https?:)?//"
-    r"|<link\b[^>]*\brel=[\"'](?:stylesheet|preload|icon|preconnect)[\"'][^>]*\bhref=[\"'](?:https?:)?//"
-    r"|@import\s+(?:url\()?[\"']?(?:https?:)?//"
-    r"|url\([\"']?(?:https?:)?//",
-)
-"""What a browser would load from another host."""
 
 _log = logging.getLogger(__name__)
 
@@ -37,27 +25,6 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("source-read", _fill_in)
     app.connect("build-finished", _check_that_nothing_is_loaded)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
-
-
-def filled_in(text: str, source: str | None = None) -> str:
-    """Return the text of a page with what is generated, and with links that a site can have.
-
-    source: the address of the repository's files, if there is one. Raise KeyError for an unknown marker.
-    """
-
-    def link(match: re.Match[str]) -> str:
-        words, path, anchor = match.groups(default="")
-        if source:
-            return f"[{words}]({source}/{path}{anchor})"
-        name = os.path.normpath(path)
-        return words if name in words else f"{words} (`{name}`)"
-
-    return generated.filled_in(_NAMED_BY_FILE.sub("[]", _LINK_OUTSIDE.sub(link, text)))
-
-
-def loads_from_elsewhere(text: str) -> list[str]:
-    """Return what makes a browser load something from another host, in a file of HTML or CSS."""
-    return _LOADED.findall(text)
 
 
 def _fill_in(app: Sphinx, name: str, content: list[str]) -> None:

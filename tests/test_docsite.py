@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from docsite import events, json_keys, manual
 from docsite.command_line import EXIT_CODES, Command, error_codes, groups, paragraphs
-from docsite.extension import filled_in, loads_from_elsewhere
 from docsite.generated import GENERATED, PAGES, names, rewritten
 from docsite.man_page import man_page
+from docsite.page import filled_in, loads_from_elsewhere
 from relay.cli.main import COMMANDS, parser_of
 from support import Relay
 

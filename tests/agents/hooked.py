@@ -26,8 +26,8 @@ class Claude:
         self.folder = relay.home / f"agent {name}"
         self.folder.mkdir()
         self.program = self.folder / "claude"
-        run = f"exec(compile(open({str(FAKE)!r}).read(), 'claude', 'exec'))"  # runpy would be slower
-        self.program.write_text(f"#!{sys.executable} -Xutf8\n{run}\n")
+        run = f"import sys; sys.path.insert(0, {str(FAKE.parent)!r}); import {FAKE.stem}"  # from its byte code
+        self.program.write_text(f"#!{sys.executable} -SXutf8\n{run}\n")
         self.program.chmod(0o755)
 
     def wrap(

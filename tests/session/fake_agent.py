@@ -31,7 +31,7 @@ class FakeAgent:
 
     def command(self, *arguments: str) -> list[str | Path]:
         """Return what to wrap; `arguments` are for the fake program itself."""
-        return [sys.executable, REMOTE, self.folder, *arguments]
+        return [sys.executable, "-S", REMOTE, self.folder, *arguments]
 
     def wrap(
         self,
