@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Any
 
 from relay.agents import kinds
-from relay.agents.events import FailureRead, HookAsked, HookReported, TextRead
+from relay.agents.events import EarlierTextRead, FailureRead, HookAsked, HookReported, TextRead
 from relay.agents.hook_event import NativeEvent, NativeName
 from relay.agents.hook_reply import Answered, Reply, ReplyOutcome
 from relay.agents.listening import Listening
@@ -83,9 +83,9 @@ class NativeHooks:
         self._agent_session = ""  # the agent's own id of its session
 
     @handles(SessionBegan)
-    def begin(self, event: SessionBegan) -> None:
+    def begin(self, _: SessionBegan) -> None:
         """Continue with what the hooks reported to an earlier session."""
-        if not (event.resumed and any(note["note"] == "hooks" for note in self._progress.notes)):
+        if not any(note["note"] == "hooks" for note in self._progress.notes):
             return
         self._spoken = True
         if self._turn.hooks.revive():
@@ -95,7 +95,7 @@ class NativeHooks:
         if self._record is not None:
             self._record.take_failures()  # an earlier session has reported them
         if texts:
-            self._bus.publish(TextRead(tuple(texts), again=True))
+            self._bus.publish(EarlierTextRead(tuple(texts)))
             self._listening.until(time.monotonic() + AFTERWARDS)
 
     @operation("hook")

@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 
 from relay.agents.events import HookReported, RecordLost, TextRead, TurnRead, TurnShown
-from relay.directives.events import AgentSaid, SourceChosen
+from relay.directives.events import AgentSaid, EarlierWords, SourceChosen
 from relay.eventbus import EventBus, handles
 from relay.hooks.apply import apply
 from relay.hooks.events import AgentEnd
@@ -92,7 +92,7 @@ class TurnTracker:
     @handles(TextRead)
     def recorded(self, event: TextRead) -> None:
         for text in event.texts:
-            if not (text.subagent or event.again):
+            if not text.subagent:
                 self._turn.say(text.text)
 
     # By its screen.
@@ -112,6 +112,11 @@ class TurnTracker:
     @handles(AgentSaid)
     def said(self, event: AgentSaid) -> None:
         self._drawn.said(event.lines)
+
+    @handles(EarlierWords)
+    def said_earlier(self, event: EarlierWords) -> None:
+        for each in event.said:
+            self._drawn.said(each.lines)
 
     @handles(StateJudged)
     def judged(self, event: StateJudged) -> None:
