@@ -11,7 +11,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any
 
 from relay.agents import kinds
@@ -102,8 +101,6 @@ class NativeHooks:
     async def hook(self, request: Request) -> Answer:
         """Take an event of the agent's hooks and answer it (relay.agents.hook_client has the protocol)."""
         connection, fields = request.connection, request.fields
-        with suppress(OSError):  # the event counts even if the client has given up
-            await connection.write(b" ")  # a sign of life: JSON allows a blank before the answer
         kind = str(fields.get("agent") or self._kind)
         name, decide, why = str(fields.get("event", "")), fields.get("decide") is True, UNREAD
         try:

@@ -131,6 +131,8 @@ class Session:
 
     async def run(self) -> int:
         """Run until the agent has ended or another session must take over; return an exit code."""
+        tasks = self._core.tasks
+        tasks.spawn(self._requests.run(), type(self._requests).__name__)  # `relay ps` waits for nothing
         self._bus.publish(SessionBegan())
         self._started.shim.ready()
         await self._restoration.over.wait()
@@ -139,8 +141,7 @@ class Session:
             self._bus.loop, self._retiring.set, self._orphaned, lambda key: self._bus.publish(KeyChosen(key))
         )
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # launch blocked it until now
-        tasks = self._core.tasks
-        for feature in self._features[1:]:
+        for feature in self._features[1:-1]:
             if (run := getattr(feature, "run", None)) is not None:
                 tasks.spawn(run(), type(feature).__name__)
         if self._started.kept == "stop":  # an earlier session had this order
