@@ -87,6 +87,9 @@ class ScreenWords:
                     self._lines.record(text)
             case DirectiveRead(directive) if directive.place.source == TRANSCRIPT:
                 self._directives.record(_key(directive))
+            case EarlierWords(lines, directives):
+                for each in (*lines, *map(DirectiveRead, directives)):
+                    self.note(each)
 
     def confirm(self, up_to: int, *, silent: bool, cut: bool) -> None:
         """Note that the record was read up to the end of a turn, which the screen has shown.
