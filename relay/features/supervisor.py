@@ -93,7 +93,8 @@ class Supervisor:
 
     @handles(SessionResumed)
     def resumed(self, event: SessionResumed) -> None:
-        self._life.typed(event.keys)
+        if event.keys:
+            self._life.typed(event.keys)
 
     @handles(KeysTyped)
     def typed(self, event: KeysTyped) -> None:

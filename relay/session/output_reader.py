@@ -247,6 +247,8 @@ class OutputReader:
         """End restoring: an earlier session has read everything so far."""
         self._terminal.restored()
         self._bus.publish(OutputRestored())
+        self._bus.publish(ScreenChanged())
+        self._schedule()
 
     def _repeat(self, position: int) -> None:
         """Repeat what an earlier session saw up to `position` of the ring: waits, the first turn."""

@@ -13,7 +13,7 @@ from relay.directives.events import AgentSaid, EarlierWords, SessionResumed
 from relay.eventbus import EventBus, handles
 from relay.terminal.events import KeysTyped, OutputRestored
 
-KEYS = 256
+KEYS = 64
 """Bytes that the user typed last, for SessionResumed."""
 
 

@@ -46,7 +46,7 @@ class AgentTerminal:
         self._reader = reader
         self._last_output = time.monotonic()
         self._offset = 0
-        self.restoring = shim.ring.joined.resumes > 0
+        self.restoring = shim.hello.resumed
         self.position = self.read_from = -1
         self._printed = bytearray()  # the end of the output, while the program printed lines
         self._draws = False  # it no longer prints lines
