@@ -101,6 +101,7 @@ class NativeHooks:
     async def hook(self, request: Request) -> Answer:
         """Take an event of the agent's hooks and answer it (relay.agents.hook_client has the protocol)."""
         connection, fields = request.connection, request.fields
+        await connection.show_life()
         kind = str(fields.get("agent") or self._kind)
         name, decide, why = str(fields.get("event", "")), fields.get("decide") is True, UNREAD
         try:

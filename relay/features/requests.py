@@ -6,7 +6,6 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from typing import Any
 
 from relay import names
@@ -96,10 +95,9 @@ class Requests:
         except NotAllowed:
             self._journal.write("refused", operation=operation, pid=request.pid)
             raise
-        if operation == "hook":
-            with suppress(OSError):  # the event counts even if the client has given up
-                await request.connection.write(b" ")  # a sign of life: JSON allows a blank before the answer
-        if operation not in LOOKS:
+        if not (operation in LOOKS or self._begun.is_set()):
+            if operation == "hook":
+                await request.connection.show_life()
             await self._begun.wait()
         return await method(request)
 
