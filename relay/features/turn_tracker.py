@@ -159,6 +159,11 @@ class TurnTracker:
             self._bus.publish(TurnDrawn())
             self._tasks.queue(ended.name, self._may_continue(ended))
 
+    @handles(TurnDrawn)
+    def ended(self, _: TurnDrawn) -> None:
+        """An earlier session may have seen it."""
+        self._drawn.forget()
+
     @handles(MessagesHeld)
     def held(self, _: MessagesHeld) -> None:
         self._turn.hold()
@@ -240,8 +245,9 @@ class _DrawnTurn:
         return begins
 
     def forget(self) -> tuple[float | None, bool]:
-        """Forget the turn, which hooks report; return its start time, if any, and `worked`."""
+        """Forget the turn, which somebody else reports; return its start time, if any, and `worked`."""
         began, self._began = self._began, None
+        self._lines.clear()
         worked, self.worked = self.worked, False
         return began, worked
 

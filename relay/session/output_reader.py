@@ -195,6 +195,8 @@ class OutputReader:
 
     @handles(TurnDrawn)
     def turn_drawn(self, _: TurnDrawn) -> None:
+        if not self._bus.restoring:
+            self._checkpoints.turn_drawn(self._shim.ring.done_up_to)
         self._pipeline.turn_drawn()
         if not self._words.keeps:
             self._words.turn()
@@ -251,11 +253,13 @@ class OutputReader:
         self._schedule()
 
     def _repeat(self, position: int) -> None:
-        """Repeat what an earlier session saw up to `position` of the ring: waits, the first turn."""
+        """Repeat what an earlier session saw up to `position` of the ring: waits, and turns."""
         for sure in self._checkpoints.waits_until(position):
             self._publish(self._read(partial(self._pipeline.waiting, self._pipeline.now, sure=sure)))
         if self._checkpoints.begins_by(position):
             self._bus.publish(FirstTurnBegan())
+        if self._checkpoints.turn_ends_by(position):
+            self._bus.publish(TurnDrawn())
 
     def _empty_later(self, delay: float) -> None:
         self._scheduled = True
