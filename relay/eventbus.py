@@ -9,6 +9,9 @@
 
 Handlers run in the order in which their features were added.  An event published while another is being
 delivered waits its turn: all features see all events in the same order.
+
+While a session restores what an earlier one knew, events reach only the parts that are restored.  When it is
+done, the others get the last event of each lasting kind, and everything that follows.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 from relay.text import one_line
 
@@ -31,7 +34,9 @@ _HANDLES, _ANSWERS = "_handled_events", "_answered_questions"
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A fact, or a command to the features that can carry it out."""
+    """A fact, or a command to the features that can carry it out. lasting: it describes the current state."""
+
+    lasting: ClassVar[bool] = False
 
 
 T = TypeVar("T")
@@ -47,8 +52,15 @@ class Question(Generic[T_co]):
 class HandlerFailed(Event):
     """A handler has raised an exception. `error` is one line; the traceback is in the session's log."""
 
+    lasting: ClassVar[bool] = True
+
     error: str
 
+
+_Handler = tuple[Callable[[Any], None], bool]
+"""A handler, and True if it belongs to a part that is restored."""
+
+_Receivers = Literal["all", "restored", "others"]
 
 S = TypeVar("S")
 E = TypeVar("E", bound=Event)
@@ -91,25 +103,28 @@ def methods(kind: type) -> Iterator[tuple[str, Any]]:
 class EventBus:
     """Delivers events and questions on one event loop. Only `post` may be called from other threads.
 
-    loop: the event loop; by default the running one.
+    loop:      the event loop; by default the running one.
+    restoring: events reach only the parts that are restored, until `restored`.
     """
 
-    def __init__(self, loop: AbstractEventLoop | None = None) -> None:
+    def __init__(self, loop: AbstractEventLoop | None = None, *, restoring: bool = False) -> None:
         if loop is None:
             from asyncio import get_running_loop  # 15 ms, which commands that start no loop need not spend
 
             loop = get_running_loop()
         self.loop = loop
-        self._handlers: dict[type[Event], list[Callable[[Any], None]]] = {}
+        self.restoring = restoring
+        self._handlers: dict[type[Event], list[_Handler]] = {}
         self._answerers: dict[type[Question[Any]], list[Callable[[Any, Any], Awaitable[Any]]]] = {}
-        self._waiting: deque[Event] = deque()
+        self._waiting: deque[tuple[Event, _Receivers]] = deque()
+        self._lasting: dict[type[Event], Event] = {}  # of the time of restoring
         self._delivering = False
 
-    def add(self, feature: object) -> None:
+    def add(self, feature: object, *, restored: bool = False) -> None:
         """Register the marked methods of `feature`, after those of features added earlier."""
         for name, method in methods(type(feature)):
             for kind in getattr(method, _HANDLES, ()):
-                self._handlers.setdefault(kind, []).append(getattr(feature, name))
+                self._handlers.setdefault(kind, []).append((getattr(feature, name), restored))
             if (kind := getattr(method, _ANSWERS, None)) is not None:
                 self._answerers.setdefault(kind, []).append(getattr(feature, name))
 
@@ -118,13 +133,26 @@ class EventBus:
 
         Log an exception in a handler and publish it as HandlerFailed; the other handlers still get the event.
         """
-        self._waiting.append(event)
+        if self.restoring and event.lasting:
+            self._lasting.pop(type(event), None)
+            self._lasting[type(event)] = event  # in the order of the last ones
+        self._waiting.append((event, "restored" if self.restoring else "all"))
+        self._empty()
+
+    def restored(self) -> None:
+        """End restoring."""
+        self.restoring = False
+        self._waiting.extend((event, "others") for event in self._lasting.values())
+        self._lasting.clear()
+        self._empty()
+
+    def _empty(self) -> None:
         if self._delivering:
             return
         self._delivering = True
         try:
             while self._waiting:
-                self._deliver(self._waiting.popleft())
+                self._deliver(*self._waiting.popleft())
         finally:
             self._delivering = False
 
@@ -156,8 +184,10 @@ class EventBus:
         """Return the elements of all answers to `question`, in the order of `ask`."""
         return [each for answer in await self.ask(question) for each in answer]
 
-    def _deliver(self, event: Event) -> None:
-        for handler in self._handlers.get(type(event), ()):
+    def _deliver(self, event: Event, to: _Receivers) -> None:
+        for handler, restored in self._handlers.get(type(event), ()):
+            if to != "all" and restored != (to == "restored"):
+                continue
             try:
                 handler(event)
             except Exception as error:  # noqa: BLE001 (logged with its traceback, published, contained)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from relay.eventbus import Event, Question
 
@@ -25,12 +25,9 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class SessionBegan(Event):
-    """The agent is running, and all features are registered. No feature publishes anything earlier.
+    """The agent is running, and all features are registered. No feature publishes anything earlier."""
 
-    resumed: this session continues where an earlier one of the same agent stopped.
-    """
-
-    resumed: bool = False
+    lasting: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +47,12 @@ policy says, or with a new one; "": none follows."""
 
 @dataclass(frozen=True, slots=True)
 class StopRequested(Event):
-    """The agent must end, or stay ended. again: how the next one starts.
+    """The agent must end, or stay ended. order: how the next one starts.
 
     by_user: the user asked for this, not the system.
     """
 
-    again: Order = ""
+    order: Order = ""
     by_user: bool = True
 
 

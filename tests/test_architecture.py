@@ -118,6 +118,24 @@ def test_every_event_has_a_meaning_and_a_handler() -> None:
     assert bare == ["HandlerEvent"]  # its subclasses are the events of handlers
 
 
+def test_no_feature_asks_what_an_earlier_session_has_seen() -> None:
+    """The core restores that before the features begin, and tells them once (relay.session.restoration)."""
+    asks = {"replaying", "restoring", "resumed", "again"}
+    found = []
+    for path, all_nodes in nodes().items():
+        if path.parent.name == "features":
+            called = {node.func for node in all_nodes if isinstance(node, ast.Call)}
+            asked = [node for node in all_nodes if isinstance(node, ast.Attribute) and node.attr in asks]
+            found += [(path.stem, ast.unparse(node)) for node in asked if node not in called]
+            if "replay" in path.read_text().replace("`relay replay`", ""):
+                found.append((path.stem, "replay"))
+    for _, node in classes():
+        if any(base == "Event" or base.endswith(("Ended", "Read", "Words")) for base in words(node.bases)):
+            fields = {ast.unparse(each.target) for each in node.body if isinstance(each, ast.AnnAssign)}
+            found += [(node.name, each) for each in sorted(fields & asks)]
+    assert found == []
+
+
 def test_every_module_named_on_the_page_exists() -> None:
     diagrams = "\n".join(re.findall(r"^```\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
     named = re.findall(r"`((?:[a-z_]+/)+[a-z_]*\.?[a-z_]*)`", PAGE)

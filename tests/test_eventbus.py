@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import pytest
 
@@ -159,3 +160,33 @@ def test_an_event_may_be_posted_from_any_thread() -> None:
         assert threads == [threading.main_thread()]
 
     asyncio.run(main())
+
+
+@dataclass(frozen=True, slots=True)
+class Lasts(Event):
+    lasting: ClassVar[bool] = True
+
+    number: int
+
+
+class Lasting(Feature):
+    @handles(Lasts)
+    def last(self, event: Lasts) -> None:
+        self.seen.append(f"{self.name} {event.number}")
+
+
+def test_only_restored_parts_get_what_happens_while_a_session_is_restored() -> None:
+    """The others get the current state afterwards, and then everything."""
+
+    async def scene() -> list[str]:
+        bus, seen = EventBus(restoring=True), list[str]()
+        bus.add(Lasting(bus, "a", seen), restored=True)
+        bus.add(Lasting(bus, "b", seen))
+        for event in (Lasts(1), Happened(2), Lasts(3)):
+            bus.publish(event)
+        bus.restored()
+        bus.restored()
+        bus.publish(Lasts(4))
+        return seen
+
+    assert asyncio.run(scene()) == ["a 1", "a Happened 2", "a 3", "b 3", "a 4", "b 4"]

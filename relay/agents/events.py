@@ -29,13 +29,14 @@ class HookReported(Event):
 
 @dataclass(frozen=True, slots=True)
 class TextRead(Event):
-    """The agent's own record has new texts, each exactly as the model wrote it (Markdown).
-
-    again: an earlier session may have read them.
-    """
+    """The agent's own record has new texts, each exactly as the model wrote it (Markdown)."""
 
     texts: tuple[Said, ...]
-    again: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierTextRead(TextRead):
+    """The agent's own record had these texts when this session began."""
 
 
 @dataclass(frozen=True, slots=True)

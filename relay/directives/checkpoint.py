@@ -78,6 +78,7 @@ class Checkpoints:
         self._saved = (0, 0.0)  # the position and the time of the last one
         self._waits: list[tuple[int, bool]] = []
         self._first_turn = math.inf  # the position at which it is still to begin
+        self._turn_ends: list[int] = []
 
     def due(self, position: int) -> bool:
         """Return True if another one is due at `position` of the ring."""
@@ -112,17 +113,22 @@ class Checkpoints:
         """Note for later sessions that the agent's first turn began at `position` of the ring."""
         self._progress.note("first_turn", at=position)
 
+    def turn_drawn(self, position: int) -> None:
+        """Note for later sessions that the screen has shown the end of a turn at `position` of the ring."""
+        self._progress.note("turn_drawn", at=position)
+
     def expect(self, last: tuple[int, bool]) -> None:
         """Expect what earlier sessions noted, and the `last` wait, which is noted in the ring."""
         noted = {(note["at"], note["sure"]) for note in self._progress.notes if note["note"] == "waited"}
         self._waits = sorted(noted | ({last} if last[0] else set()))
         began = (note["at"] for note in self._progress.notes if note["note"] == "first_turn")
         self._first_turn = next(began, math.inf)
+        self._turn_ends = [note["at"] for note in self._progress.notes if note["note"] == "turn_drawn"]
 
     @property
     def next_expected(self) -> float:
-        """The position of the next expected wait or first turn; infinity: none."""
-        return min(self._waits[0][0] if self._waits else math.inf, self._first_turn)
+        """The position of the next expected wait, or beginning or end of a turn; infinity: none."""
+        return min([at for at, _ in self._waits[:1]] + self._turn_ends[:1] + [self._first_turn])
 
     def begins_by(self, position: int) -> bool:
         """Return True, once, if the first turn began at or before `position`."""
@@ -130,6 +136,12 @@ class Checkpoints:
         if begins:
             self._first_turn = math.inf
         return begins
+
+    def turn_ends_by(self, position: int) -> bool:
+        """Return True, once, if a turn ended at or before `position`."""
+        found = [at for at in self._turn_ends if at <= position]
+        del self._turn_ends[: len(found)]
+        return bool(found)
 
     def waits_until(self, position: int) -> list[bool]:
         """Remove the waits expected up to `position`; return for each whether it was sure."""

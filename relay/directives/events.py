@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
 
 from relay.directives.directive import Directive
 from relay.directives.grammar import PassedOver, unescape
@@ -26,23 +26,44 @@ class SourceChosen(Event):
 
 @dataclass(frozen=True, slots=True)
 class AgentSaid(Event):
-    """The agent has said these lines, with escapes of directives undone. place: of the last one.
+    """The agent has said these lines, with escapes of directives undone.
 
-    again: an earlier session may have read them. places: of all of them.
+    place: of the last one. places: of all of them.
     """
 
     lines: tuple[str, ...]
     place: Place
-    again: bool = False
     places: tuple[Place, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class DirectiveRead(Event):
-    """The agent has said a directive. again: as in AgentSaid."""
+    """The agent has said a directive."""
 
     directive: Directive
-    again: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierWords(Event):
+    """What the agent had said when this session began: an earlier one may have read it, and acted on it."""
+
+    said: tuple[AgentSaid, ...]
+    directives: tuple[Directive, ...]
+
+    @classmethod
+    def of(cls, words: Collection[Event]) -> Self:
+        said = tuple(each for each in words if isinstance(each, AgentSaid))
+        return cls(said, tuple(each.directive for each in words if isinstance(each, DirectiveRead)))
+
+
+@dataclass(frozen=True, slots=True)
+class SessionResumed(EarlierWords):
+    """The session has restored what earlier ones of its agent knew, and now goes on.
+
+    keys: the last that the user had typed.
+    """
+
+    keys: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +90,10 @@ class DirectiveFailed(Event):
     """The handlers of a directive have failed, or refused it."""
 
 
-def said(
-    lines: Sequence[Line], directives: Sequence[Directive], prefix: str, *, again: bool = False
-) -> list[Event]:
-    """Return the events for `lines`, and for the `directives` that they complete; again: as in AgentSaid."""
+def said(lines: Sequence[Line], directives: Sequence[Directive], prefix: str) -> list[Event]:
+    """Return the events for `lines`, and for the `directives` that they complete."""
     found: list[Event] = []
     if lines:
         texts = tuple(unescape(line.text, prefix) for line in lines)
-        found.append(AgentSaid(texts, lines[-1].place, again, tuple(line.place for line in lines)))
-    return found + [DirectiveRead(directive, again) for directive in directives]
+        found.append(AgentSaid(texts, lines[-1].place, tuple(line.place for line in lines)))
+    return found + [DirectiveRead(directive) for directive in directives]

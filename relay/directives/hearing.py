@@ -84,18 +84,18 @@ class EarlierSessions:
         self._progress = progress
         self._now = now
         self._joined = joined
-        self._resumed = 0.0
+        self._read_at = 0.0
 
     def begin(self) -> None:
         """Note what this session hears for the next one."""
-        self._resumed = time.monotonic()
+        self.read()
         notes = self._notes()
         if not notes or Hearing.noted(notes[-1]) != self._now:
             self._progress.note(_NOTE, at=self._joined, **self._now.public())
 
-    def replayed(self) -> None:
-        """Take note that something was read again just now."""
-        self._resumed = time.monotonic()
+    def read(self) -> None:
+        """Take note that words which earlier sessions may have read were read just now."""
+        self._read_at = time.monotonic()
 
     def heard(self, directive: Directive) -> bool:
         """Return True if the session of that time has heard `directive`, or nobody knows."""
@@ -109,7 +109,7 @@ class EarlierSessions:
     def acted_on(self, directive: Directive, digest: str) -> tuple[str, Begun] | None:
         """Return what an earlier session began for `directive`, and its place then; None: nothing."""
         # The time is when it was read: acting on earlier directives may have taken long.
-        if not self._progress.earlier or directive.time > self._resumed + TWINS:
+        if not self._progress.earlier or directive.time > self._read_at + TWINS:
             return None
         return self._progress.recognize(directive.place, digest)
 

@@ -1,8 +1,8 @@
 """The agent's words on its screen: published at once, or held back while its own record may confirm them.
 
-    screen ─→ take ─┬→ AgentSaid, DirectiveRead
+    screen ─→ take ─┬→ AgentSaid, DirectiveRead; EarlierWords
                     └ kept ─┬→ forgotten: the record has it, or has what was said later
-                            └→ released: the record is lost ─→ AgentSaid, DirectiveRead
+                            └→ released: the record is lost ─→ AgentSaid, DirectiveRead; EarlierWords
     record ─→ note ─→ what the screen has yet to show, and relay does not publish again
 
 This works without knowing which turn is which: the two are paired by their texts, however late either comes.
@@ -18,7 +18,7 @@ from typing import Any
 
 from relay.directives.alignment import ALIKE, NOWHERE, Alignment
 from relay.directives.directive import Directive
-from relay.directives.events import AgentSaid, DirectivePassedOver, DirectiveRead, said
+from relay.directives.events import AgentSaid, DirectivePassedOver, DirectiveRead, EarlierWords, said
 from relay.directives.grammar import PassedOver
 from relay.directives.pipeline import Reading
 from relay.eventbus import Event
@@ -42,27 +42,31 @@ class ScreenWords:
     """prefix: the character that starts a directive.
 
     leave_note: leaves a note to later sessions (relay.storage.progress); None: there is no record to lose.
+    joined:     the bytes of output that earlier sessions have read; -1: there were none.
 
     keeps: readings are kept, not published.
     """
 
-    def __init__(self, prefix: str, leave_note: Callable[..., None] | None = None) -> None:
+    def __init__(
+        self, prefix: str, leave_note: Callable[..., None] | None = None, *, joined: int = -1
+    ) -> None:
         self.keeps = False
         self._prefix = prefix
         self._leave_note = leave_note
+        self._joined = Place(TERMINAL, joined, _LAST)
         self._since = NOWHERE  # nothing shown up to there counts
         self._lines = Alignment(_line_alike)
         self._directives = Alignment(_directive_alike)
-        self._kept: deque[tuple[Reading, bool]] = deque(maxlen=MOST)
+        self._kept: deque[Reading] = deque(maxlen=MOST)
         self._ended = -1, -1  # bytes of output up to the ends of the last two turns
 
-    def take(self, reading: Reading, *, again: bool) -> list[Event]:
-        """Return the events for `reading`. again: an earlier session has read it."""
+    def take(self, reading: Reading) -> list[Event]:
+        """Return the events for `reading`."""
         if not (reading.lines or reading.directives or reading.passed_over):
             return []
         if not self.keeps:
-            return self._new(reading, again=again)
-        self._kept.append((reading, again))
+            return self._new(reading)
+        self._kept.append(reading)
         for line in reading.lines:
             if text := self._bare(line.text):
                 self._lines.show(text, line.place)
@@ -83,6 +87,9 @@ class ScreenWords:
                     self._lines.record(text)
             case DirectiveRead(directive) if directive.place.source == TRANSCRIPT:
                 self._directives.record(_key(directive))
+            case EarlierWords(lines, directives):
+                for each in (*lines, *map(DirectiveRead, directives)):
+                    self.note(each)
 
     def confirm(self, up_to: int, *, silent: bool, cut: bool) -> None:
         """Note that the record was read up to the end of a turn, which the screen has shown.
@@ -95,7 +102,7 @@ class ScreenWords:
             if not silent:  # the record reaches past the turn before the last one
                 known = Place(TERMINAL, self._ended[0], _LAST)
                 self._pass_to(known)
-                self._kept = deque((each for each in self._kept if _end(each[0]) > known), maxlen=MOST)
+                self._kept = deque((each for each in self._kept if _end(each) > known), maxlen=MOST)
                 for each in (self._lines, self._directives):
                     each.paired = {place for place in each.paired if place > known}
                 if cut:
@@ -136,15 +143,14 @@ class ScreenWords:
     def release(self) -> list[Event]:
         """Stop keeping readings; return the events for what was kept and is not in the record."""
         self.keeps = False
-        events = [event for reading, again in self._kept for event in self._new(reading, again=again)]
+        events = [event for reading in self._kept for event in self._new(reading)]
         self._kept.clear()
         return events
 
-    def _new(self, reading: Reading, *, again: bool) -> list[Event]:
+    def _new(self, reading: Reading) -> list[Event]:
         """Return the events for `reading` without what was, or may have been, in the record."""
         if self._leave_note is None:
-            found = said(reading.lines, reading.directives, self._prefix, again=again)
-            return found + [DirectivePassedOver(each) for each in ([] if again else reading.passed_over)]
+            return self._events(reading.lines, reading.directives, reading.passed_over)
         passed = [each for each in reading.passed_over if each.line.place > self._since]
         directives: list[Directive] = []
         for directive in reading.directives:
@@ -161,8 +167,24 @@ class ScreenWords:
                 directives.append(directive)
         left_out = {each.place for each in reading.directives} - {each.place for each in directives}
         lines = [line for line in reading.lines if self._is_new(line) and line.place not in left_out]
-        found = said(lines, directives, self._prefix, again=again)
-        return found + [DirectivePassedOver(each) for each in ([] if again else passed)]
+        return self._events(lines, directives, passed)
+
+    def _events(
+        self, lines: Sequence[Line], directives: Sequence[Directive], passed: Sequence[PassedOver]
+    ) -> list[Event]:
+        joined = self._joined
+        before = said(
+            [line for line in lines if line.place <= joined],
+            [directive for directive in directives if directive.place <= joined],
+            self._prefix,
+        )
+        since = said(
+            [line for line in lines if line.place > joined],
+            [directive for directive in directives if directive.place > joined],
+            self._prefix,
+        )
+        found = [EarlierWords.of(before)] if before else []
+        return found + since + [DirectivePassedOver(each) for each in passed if each.line.place > joined]
 
     def _is_new(self, line: Line) -> bool:
         text = self._bare(line.text)

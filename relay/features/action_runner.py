@@ -22,7 +22,6 @@ from relay.injection.events import Inject, Withdraw
 from relay.injection.injection import nudge
 from relay.lifecycle import Identity, SessionBegan
 from relay.messaging.events import MessageGiven
-from relay.state.agent_terminal import AgentTerminal
 from relay.state.events import PromptSubmitted, TurnBegan, TurnOver
 from relay.storage.journal import Journal
 from relay.supervision.actions import (
@@ -64,7 +63,6 @@ class ActionRunner:
         self,
         bus: EventBus,
         journal: Journal,
-        terminal: AgentTerminal,
         session: Identity,
         policy: Supervision,
         notes: Notebook,
@@ -74,7 +72,6 @@ class ActionRunner:
     ) -> None:
         self._bus = bus
         self._journal = journal
-        self._terminal = terminal
         self._session = session
         self._policy = policy
         self._notes = notes
@@ -125,7 +122,7 @@ class ActionRunner:
 
     @handles(Prompting)
     def prompting(self, event: Prompting) -> None:
-        if self._policy.on_prompt is not None and not self._terminal.replaying:
+        if self._policy.on_prompt is not None:
             self.incident(Incident("prompt", detail=event.text))
 
     def _ignores(self, event: Incident) -> bool:
@@ -216,8 +213,6 @@ class ActionRunner:
 
     @handles(PromptSubmitted)
     def submitted(self, event: PromptSubmitted) -> None:
-        if self._terminal.replaying:
-            return
         self._cancel()
         if event.by_user:
             self._progressed()
@@ -225,8 +220,7 @@ class ActionRunner:
     @handles(TurnBegan)
     def went_on(self, _: TurnBegan) -> None:
         """Cancel the action: some agents continue by themselves once a limit has been reset."""
-        if not self._terminal.replaying:
-            self._cancel()
+        self._cancel()
 
     @handles(MessageGiven)
     def given(self, event: MessageGiven) -> None:

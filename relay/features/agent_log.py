@@ -15,7 +15,7 @@ from typing import Any
 
 from relay.control.operations import operation
 from relay.control.server import Answer, Request
-from relay.directives.events import AgentSaid
+from relay.directives.events import AgentSaid, EarlierWords, SessionResumed
 from relay.errors import RelayError
 from relay.eventbus import EventBus, answers, handles
 from relay.home import private_directory
@@ -53,15 +53,14 @@ class AgentLog:
         self._last_line = ""
 
     @handles(SessionBegan)
-    def begin(self, event: SessionBegan) -> None:
+    def begin(self, _: SessionBegan) -> None:
         if self._folder is None:
             return
         session = self._session
         try:
             path = self._path(self._folder)
             path.touch(0o600)
-            if event.resumed:
-                self._logged = agent_log.last_places(path)
+            self._logged = agent_log.last_places(path)
         except (OSError, RelayError) as error:  # the journal reports a full disk
             _log.warning("the agent's output is not logged: %s", error)
             return
@@ -77,6 +76,11 @@ class AgentLog:
         private_directory(folder)
         private_directory(folder / session.team)
         return store.log_path_of(folder, session.team, session.name, session.id, time.time())
+
+    @handles(SessionResumed, EarlierWords)
+    def said_earlier(self, event: EarlierWords) -> None:
+        for each in event.said:
+            self.said(each)
 
     @handles(AgentSaid)
     def said(self, event: AgentSaid) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from relay.agents.events import ConversationChanged
 from relay.errors import RelayError
 from relay.eventbus import EventBus, answers, handles
-from relay.injection.events import InjectionEnded
+from relay.injection.events import EarlierInjectionEnded, InjectionEnded
 from relay.injection.injection import Result
 from relay.lifecycle import Describe, SessionBegan, SessionClosed, StopRequested
 from relay.state.events import StateChanged
@@ -48,11 +48,11 @@ class AgentRecordWriter:
         self._warned = False
 
     @handles(SessionBegan)
-    def begin(self, event: SessionBegan) -> None:
+    def begin(self, _: SessionBegan) -> None:
         self._record = first = replace(self._record, phase=Phase.STARTING, at=self._clock())
 
         def begun(before: AgentRecord) -> AgentRecord:
-            if event.resumed and before.session == first.session:
+            if before.session == first.session:
                 return before
             given = self._resumes and before.task_given
             conversation = before.conversation if self._resumes else None
@@ -71,11 +71,11 @@ class AgentRecordWriter:
 
     @handles(StopRequested)
     def stopping(self, event: StopRequested) -> None:
-        if event.by_user and not event.again:
+        if event.by_user and not event.order:
             self._record = replace(self._record, wanted="down", by="stop")
             self._change(lambda record: replace(record, wanted="down", by="stop"))
 
-    @handles(InjectionEnded)
+    @handles(InjectionEnded, EarlierInjectionEnded)
     def given(self, event: InjectionEnded) -> None:
         if event.injection.kind == "task" and event.outcome.result in {Result.INJECTED, Result.UNCERTAIN}:
             self._change(lambda record: replace(record, task_given=True))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from relay.agents import version
-from relay.agents.events import TextRead
+from relay.agents.events import EarlierTextRead, TextRead
 from relay.agents.launchers import without_launchers
 from relay.agents.profile import Profile
 from relay.eventbus import EventBus, answers, handles
@@ -82,7 +82,7 @@ class AgentVersion:
         if event.after in _STARTED:
             self._started.set()
 
-    @handles(TextRead)
+    @handles(TextRead, EarlierTextRead)
     def read(self, event: TextRead) -> None:
         self._version = next((said.version for said in event.texts if said.version), self._version)
 

@@ -220,14 +220,12 @@ class Alarm(_Escalating):
         bus: EventBus,
         tasks: Tasks,
         journal: Journal,
-        terminal: AgentTerminal,
         notes: Notebook,
         *,
         name: str,
         to: str,
     ) -> None:
         super().__init__(bus, tasks, journal, name=name, to=to)
-        self._terminal = terminal
         self._notes = notes
         self._unanswered = ""
 
@@ -238,7 +236,7 @@ class Alarm(_Escalating):
 
     @handles(PromptSubmitted, KeysTyped, HoldOver)
     def attended(self, _: object) -> None:
-        if self._unanswered and not self._terminal.replaying:
+        if self._unanswered:
             self._unanswered = ""
             self._notes.remove()
 

@@ -83,10 +83,9 @@ class ConversationTracker:
         self._origin: _Origin | None = None  # of the agent's own hooks
 
     @handles(SessionBegan)
-    def begin(self, event: SessionBegan) -> None:
+    def begin(self, _: SessionBegan) -> None:
         """Continue with what an earlier session knew, or else with what the command says."""
-        notes = self._progress.notes if event.resumed else []
-        noted = next((note for note in reversed(notes) if note["note"] == _NOTE), None)
+        noted = next((note for note in reversed(self._progress.notes) if note["note"] == _NOTE), None)
         if noted is not None:
             self._current = Conversation.from_json(noted["conversation"] or {})
             self._origin = _Origin(**noted["origin"]) if noted["origin"] else None

@@ -49,15 +49,14 @@ class DerivedRules:
 
     @handles(SessionBegan, TurnDrawn)
     def begin(self, event: Event) -> None:
-        if isinstance(event, SessionBegan) and event.resumed:
-            self._started = True
         # Hooks report the start themselves, unless they are silent for a whole turn.
         if not self._started and (not self._hooked or isinstance(event, TurnDrawn)):
             self._tasks.queue("rules of SessionStart", self._start())
 
     async def _start(self) -> None:
         self._started = True
-        apply(self._bus, await self._consult("SessionStart", source="startup"))
+        if self._progress.first("rules of SessionStart"):
+            apply(self._bus, await self._consult("SessionStart", source="startup"))
 
     @handles(HookReported)
     def reported(self, event: HookReported) -> None:

@@ -19,6 +19,8 @@ from relay.directives.events import (
     DirectivePassedOver,
     DirectiveRead,
     DirectiveRecognized,
+    EarlierWords,
+    SessionResumed,
 )
 from relay.directives.grammar import PassedOver
 from relay.errors import RelayError
@@ -74,6 +76,11 @@ class DirectiveLog:
         self._corrected: set[str] = set()  # what the agent was told in this turn
         self._missed = 0  # bytes not in the journal yet
         self._telling: asyncio.TimerHandle | None = None
+
+    @handles(SessionResumed, EarlierWords)
+    def said_earlier(self, event: EarlierWords) -> None:
+        self._counts["lines"] += sum(len(each.lines) for each in event.said)
+        self._counts["heard"] += len(event.directives)
 
     @handles(AgentSaid)
     def said(self, event: AgentSaid) -> None:

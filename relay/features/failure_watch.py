@@ -71,10 +71,9 @@ class FailureWatch:
         self._code = 0
 
     @handles(SessionBegan)
-    def begin(self, event: SessionBegan) -> None:
+    def begin(self, _: SessionBegan) -> None:
         """Continue from what an earlier session has published."""
-        notes = self._progress.notes if event.resumed else []
-        note = next((note for note in reversed(notes) if note["note"] == _NOTE), None)
+        note = next((note for note in reversed(self._progress.notes) if note["note"] == _NOTE), None)
         if note is not None:
             self._turn = _Turn.of_note(note)
 
@@ -126,13 +125,12 @@ class FailureWatch:
 
     @handles(PromptSubmitted)
     def submitted(self, _: PromptSubmitted) -> None:
-        if not (self._hooked or self._terminal.replaying):
+        if not self._hooked:
             self._turn_begins()
 
     @handles(TurnDrawn)
     def drawn(self, _: TurnDrawn) -> None:
-        if not self._terminal.replaying:
-            self._turn_ends_well()
+        self._turn_ends_well()
 
     def _turn_begins(self) -> None:
         self._settle()
@@ -166,9 +164,6 @@ class FailureWatch:
         waited = self._timer is not None
         self._cancel()
         if self._turn.failed:
-            return
-        if waited and self._terminal.replaying:
-            self._wait()  # the screen shows the past
             return
         found = self._turn.pending or (self._on_screen() if waited else None)
         if found is not None:

@@ -8,14 +8,14 @@ import time
 from relay.eventbus import EventBus, handles
 from relay.injection.events import Inject
 from relay.injection.injection import Injection
-from relay.lifecycle import Identity, SessionBegan, SessionReady
+from relay.lifecycle import Identity, SessionReady
 from relay.messaging.events import InHand
 from relay.supervision.records import Records
 from relay.tasks import Tasks
 
 
 class FirstPrompt:
-    """Types `text`. resumes: the agent was started to continue an earlier conversation.
+    """Types `text`. may_be_given: an earlier session, or the agent that it continues, may have got it.
 
     source: the agent that wrote the text; "": the user did.
     """
@@ -29,7 +29,7 @@ class FirstPrompt:
         text: str,
         *,
         source: str = "",
-        resumes: bool,
+        may_be_given: bool,
     ) -> None:
         self._bus = bus
         self._tasks = tasks
@@ -37,12 +37,8 @@ class FirstPrompt:
         self._records = records
         self._text = text
         self._source = source
-        self._may_be_given = resumes
+        self._may_be_given = may_be_given
         self._id = f"{session.id}-task"  # the same in all sessions of this agent
-
-    @handles(SessionBegan)
-    def begin(self, event: SessionBegan) -> None:
-        self._may_be_given = self._may_be_given or event.resumed
 
     @handles(SessionReady)
     def ready(self, _: SessionReady) -> None:

@@ -13,7 +13,6 @@ from relay.eventbus import EventBus, answers, handles
 from relay.injection.events import Inject, Occupied
 from relay.injection.injection import nudge
 from relay.rules.command import END, CommandResult, run
-from relay.state.agent_terminal import AgentTerminal
 from relay.state.events import PromptSubmitted
 from relay.state.states import AgentState
 from relay.storage.journal import Journal, preview
@@ -34,7 +33,6 @@ class GateRunner:
         bus: EventBus,
         tasks: Tasks,
         journal: Journal,
-        terminal: AgentTerminal,
         state: AgentState,
         *,
         directory: Path,
@@ -43,7 +41,6 @@ class GateRunner:
         self._bus = bus
         self._tasks = tasks
         self._journal = journal
-        self._terminal = terminal
         self._state = state
         self._directory = directory
         self._env = env
@@ -60,8 +57,7 @@ class GateRunner:
 
     @handles(PromptSubmitted)
     def submitted(self, _: PromptSubmitted) -> None:
-        if not self._terminal.replaying:
-            self._prompts += 1
+        self._prompts += 1
 
     @answers(Occupied)
     async def occupied(self, _: Occupied, __: object) -> str | None:

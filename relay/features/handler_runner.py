@@ -21,6 +21,8 @@ from relay.directives.events import (
     DirectiveFailed,
     DirectiveRead,
     DirectiveRecognized,
+    EarlierWords,
+    SessionResumed,
 )
 from relay.directives.hearing import EarlierSessions
 from relay.errors import RelayError
@@ -90,33 +92,33 @@ class HandlerRunner:
         self._unsaid: deque[str] = deque(maxlen=MAX_OUTPUT)
 
     @handles(SessionBegan)
-    def begin(self, event: SessionBegan) -> None:
+    def begin(self, _: SessionBegan) -> None:
         self._earlier.begin()
-        self._tasks.queue(events.SessionStart.name, self._resume() if event.resumed else self._start())
-
-    async def _resume(self) -> None:
-        """Resume the directives of an earlier session: the ledger knows which messages it sent."""
-        try:
-            with suppress(RelayError, TimeoutError):
-                async with asyncio.timeout(LEDGER):
-                    client = await current_client(self._bus)
-                    committed = await client.committed(self._context.session_id)
-                for place, begun in self._progress.earlier.items():
-                    begun.done = begun.done or place in committed
-                    begun.repeats = begun.queue == "relay"  # nothing was committed, or it is done
-        finally:
-            self._ready.set()
-            self._bus.publish(SessionReady())
+        self._tasks.queue(events.SessionStart.name, self._start())
 
     async def _start(self) -> None:
-        """Run the handlers of session_start before the agent gets answers and messages."""
+        """Run the handlers of session_start, once for an agent, before it gets answers and messages."""
         try:
-            # Their texts are context for the agent; hooks deliver them with the first prompt.
-            results = await self._fire(events.SessionStart())
-            apply(self._bus, results, event=events.SessionStart.name, wakes=False if self._hooked else None)
+            if self._progress.first(events.SessionStart.name):
+                # Their texts are context for the agent; hooks deliver them with the first prompt.
+                results = await self._fire(events.SessionStart())
+                wakes = False if self._hooked else None
+                apply(self._bus, results, event=events.SessionStart.name, wakes=wakes)
+            if self._progress.earlier:
+                await self._ask_ledger()
         finally:
             self._ready.set()
             self._bus.publish(SessionReady())
+
+    async def _ask_ledger(self) -> None:
+        """Find out which directives are done: the ledger knows which messages were sent."""
+        with suppress(RelayError, TimeoutError):
+            async with asyncio.timeout(LEDGER):
+                client = await current_client(self._bus)
+                committed = await client.committed(self._context.session_id)
+            for place, begun in self._progress.earlier.items():
+                begun.done = begun.done or place in committed
+                begun.repeats = begun.queue == "relay"  # nothing was committed, or it is done
 
     @handles(*PUBLISHED)
     def event(self, event: HandlerEvent) -> None:
@@ -127,9 +129,7 @@ class HandlerRunner:
     @handles(AgentSaid)
     def said(self, event: AgentSaid) -> None:
         self._history.output.extend(event.lines)
-        if event.again:
-            self._earlier.replayed()
-        if not event.again and self._runner.registry.for_event(events.Output):
+        if self._runner.registry.for_event(events.Output):
             # A slow handler gets more lines at once, not a longer queue.
             if not self._unsaid:
                 self._tasks.queue(events.Output.name, self._output())
@@ -181,13 +181,25 @@ class HandlerRunner:
         self._bus.publish(Notify(text))
         return False
 
+    @handles(SessionResumed, EarlierWords)
+    def said_earlier(self, event: EarlierWords) -> None:
+        """Act on what earlier sessions have heard, and have not acted on. Handlers get none of the text."""
+        for each in event.said:
+            self._history.output.extend(each.lines)
+        self._earlier.read()
+        for directive in event.directives:
+            if self._earlier.heard(directive):
+                self._queue(directive)
+            else:
+                self._pass_over(directive)
+
     @handles(DirectiveRead)
     def directive(self, event: DirectiveRead) -> None:
-        if event.again and not self._earlier.heard(event.directive):
-            self._pass_over(event.directive)
-            return
-        namespace = event.directive.namespace
-        self._tasks.queue(f"@{ORDERED_WITH.get(namespace, namespace)}", self._act_on(event.directive))
+        self._queue(event.directive)
+
+    def _queue(self, directive: Directive) -> None:
+        namespace = directive.namespace
+        self._tasks.queue(f"@{ORDERED_WITH.get(namespace, namespace)}", self._act_on(directive))
 
     async def _act_on(self, directive: Directive) -> None:
         await self._ready.wait()

@@ -69,9 +69,8 @@ _CURES = {"unauthorized": "Log in", "billing": "Add credits"}
 class Holds:
     """The hold of the agent `name`, which outlasts one run of the agent."""
 
-    def __init__(self, bus: EventBus, terminal: AgentTerminal, notes: Notebook, *, name: str) -> None:
+    def __init__(self, bus: EventBus, notes: Notebook, *, name: str) -> None:
         self._bus = bus
-        self._terminal = terminal
         self._notes = notes
         self._name = name
         self._way_out = f"type a prompt into its terminal, or run `relay release --agent {name}`"
@@ -103,13 +102,13 @@ class Holds:
 
     @handles(PromptSubmitted)
     def submitted(self, event: PromptSubmitted) -> None:
-        if event.by_user and not self._terminal.replaying:
+        if event.by_user:
             self._end()
 
     @handles(StopRequested)
     def restarting(self, event: StopRequested) -> None:
         """End the hold: a restart by the user lets the next agent continue."""
-        if event.again and event.by_user:
+        if event.order and event.by_user:
             self._end()
 
     @handles(AgentExited)
@@ -154,7 +153,6 @@ class Bounds:
     def __init__(
         self,
         bus: EventBus,
-        terminal: AgentTerminal,
         policy: Supervision,
         notes: Notebook,
         *,
@@ -164,7 +162,6 @@ class Bounds:
         clock: WallClock | None = None,
     ) -> None:
         self._bus = bus
-        self._terminal = terminal
         self._policy = policy
         self._notes = notes
         self._name = name
@@ -190,8 +187,6 @@ class Bounds:
 
     @handles(PromptSubmitted)
     def submitted(self, event: PromptSubmitted) -> None:
-        if self._terminal.replaying:
-            return
         if event.by_user:
             self._unattended.attended = self._known
             self._user_came()
@@ -200,7 +195,7 @@ class Bounds:
 
     @handles(TurnBegan)
     def turn(self, _: TurnBegan) -> None:
-        if self._known and not self._terminal.replaying:
+        if self._known:
             self._count()
 
     def _count(self) -> None:
@@ -412,7 +407,6 @@ class AccountWatch:
         self,
         bus: EventBus,
         tasks: Tasks,
-        terminal: AgentTerminal,
         accounts: Accounts,
         *,
         account: str,
@@ -421,7 +415,6 @@ class AccountWatch:
     ) -> None:
         self._bus = bus
         self._tasks = tasks
-        self._terminal = terminal
         self._accounts = accounts
         self._account = account
         self._name = name
@@ -482,8 +475,7 @@ class AccountWatch:
 
     @handles(PromptSubmitted, TurnBegan)
     def begins(self, _: object) -> None:
-        if not self._terminal.replaying:
-            self._turn = self._clock.now()
+        self._turn = self._clock.now()
 
     @handles(TurnOver)
     def over(self, event: TurnOver) -> None:

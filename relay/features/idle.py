@@ -92,7 +92,7 @@ class IdleWatch:
 
     @handles(PromptSubmitted)
     def submitted(self, event: PromptSubmitted) -> None:
-        if event.by_user and not self._terminal.replaying:
+        if event.by_user:
             self._periods = self._dropped = 0
 
     @handles(MessageGiven)
@@ -112,7 +112,6 @@ class IdleGrace:
         self,
         bus: EventBus,
         tasks: Tasks,
-        terminal: AgentTerminal,
         state: AgentState,
         seconds: float,
         *,
@@ -120,7 +119,6 @@ class IdleGrace:
     ) -> None:
         self._bus = bus
         self._tasks = tasks
-        self._terminal = terminal
         self._state = state
         self._seconds = max(seconds, SHORTEST_GRACE)
         self._clock = clock or Clock()
@@ -144,7 +142,7 @@ class IdleGrace:
         self._timer = self._clock.later(self._seconds, self._look)
         timer = self._timer
         # If the look finds another state, StateChanged sets another timer.
-        if self._state.look() == Readiness.READY and self._timer is timer and not self._terminal.replaying:
+        if self._state.look() == Readiness.READY and self._timer is timer:
             self._tasks.spawn(self._ask(timer), "idle")
 
     async def _ask(self, timer: asyncio.TimerHandle) -> None:

@@ -35,8 +35,6 @@ class InjectionAudit:
     @handles(InjectionEnded)
     def ended(self, event: InjectionEnded) -> None:
         injection, outcome = event.injection, event.outcome
-        if event.again:
-            return  # already recorded
         size = len(injection.text.encode("utf-8", "surrogatepass"))
         self._journal.write(
             "injection",

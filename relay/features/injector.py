@@ -29,6 +29,7 @@ from relay.injection import layout
 from relay.injection.events import (
     Contribute,
     Contribution,
+    EarlierInjectionEnded,
     Inject,
     InjectionEnded,
     Occupied,
@@ -121,10 +122,8 @@ class Injector:
         self._running: asyncio.Task[Any] | None = None
 
     @handles(SessionBegan)
-    def begin(self, event: SessionBegan) -> None:
+    def begin(self, _: SessionBegan) -> None:
         """Restore the text that an earlier session was typing when it ended."""
-        if not event.resumed:
-            return
         self._unfinished.restore()
         if mark := self._unfinished.mark:
             self._view.given(layout.closing_mark(mark))
@@ -325,13 +324,13 @@ class Injector:
         return UNKNOWN
 
     def _end_unfinished(self, outcome: Outcome) -> None:
-        left, again = self._unfinished, self._unfinished.known
+        left, kind = self._unfinished, EarlierInjectionEnded if self._unfinished.known else InjectionEnded
         mark, injections = left.mark, left.injections
         if outcome.result is Result.INJECTED:
             self._typist.believe(mark)
         left.close(outcome)
         for injection in injections:
-            self._bus.publish(InjectionEnded(injection, outcome, again))
+            self._bus.publish(kind(injection, outcome))
 
     async def _inject(self, first: Injection) -> None:
         prompt = await self._composer.compose(first)

@@ -13,11 +13,10 @@ import asyncio
 import time
 
 from relay.eventbus import EventBus, handles
-from relay.injection.events import Inject, InjectionEnded, Withdraw
+from relay.injection.events import EarlierInjectionEnded, Inject, InjectionEnded, Withdraw
 from relay.injection.injection import Injection, Result
 from relay.lifecycle import Identity, SessionBegan, SessionReady
 from relay.messaging.events import InHand
-from relay.state.agent_terminal import AgentTerminal
 from relay.state.events import PromptSubmitted, TurnBegan, TurnOver
 from relay.supervision.notebook import Notebook
 from relay.supervision.records import Records
@@ -39,7 +38,6 @@ class InterruptedTurn:
         self,
         bus: EventBus,
         tasks: Tasks,
-        terminal: AgentTerminal,
         session: Identity,
         records: Records,
         notes: Notebook,
@@ -49,7 +47,6 @@ class InterruptedTurn:
     ) -> None:
         self._bus = bus
         self._tasks = tasks
-        self._terminal = terminal
         self._session = session
         self._records = records
         self._notes = notes
@@ -60,10 +57,10 @@ class InterruptedTurn:
         self._owed = False
 
     @handles(SessionBegan)
-    def begin(self, event: SessionBegan) -> None:
+    def begin(self, _: SessionBegan) -> None:
         notes = self._notes.read()
         self._unfinished = bool(notes.get("unfinished"))
-        if event.resumed:
+        if notes.get("life") == self._session.id:
             self._owed = notes.get("owed") == self._session.id
         else:
             self._unfinished = self._owed = self._unfinished and self._resumes
@@ -82,7 +79,7 @@ class InterruptedTurn:
         if self._owed and self._id not in await self._bus.gather(InHand()):
             self._bus.publish(Inject(Injection(self._id, TEXT, "", "nudge", time=time.time())))
 
-    @handles(InjectionEnded)
+    @handles(InjectionEnded, EarlierInjectionEnded)
     def given(self, event: InjectionEnded) -> None:
         if event.injection.id == self._id and event.outcome.result in {Result.INJECTED, Result.UNCERTAIN}:
             self._owed = False
@@ -90,16 +87,15 @@ class InterruptedTurn:
 
     @handles(PromptSubmitted)
     def submitted(self, event: PromptSubmitted) -> None:
-        if self._owed and event.by_user and not self._terminal.replaying:
+        if self._owed and event.by_user:
             self._owed = False
             self._bus.publish(Withdraw(self._id))
             self._note()
 
     @handles(TurnBegan)
     def began(self, _: TurnBegan) -> None:
-        if not self._terminal.replaying:
-            self._unfinished = True
-            self._note()
+        self._unfinished = True
+        self._note()
 
     @handles(TurnOver)
     def over(self, event: TurnOver) -> None:
@@ -107,4 +103,5 @@ class InterruptedTurn:
         self._note()
 
     def _note(self) -> None:
-        self._notes.write({"unfinished": self._unfinished, "owed": self._session.id if self._owed else ""})
+        life = self._session.id
+        self._notes.write({"life": life, "unfinished": self._unfinished, "owed": life if self._owed else ""})

@@ -74,7 +74,7 @@ class LimitDialog:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._waits and self._drawn and not self._terminal.replaying:
+        if self._waits and self._drawn:
             self._timer = self._clock.later(STABLE_FOR, self._dismiss)
 
     def _dismiss(self) -> None:

@@ -23,7 +23,14 @@ from relay.clock import until_tick
 from relay.errors import LedgerError, RelayError
 from relay.eventbus import EventBus, answers, handles
 from relay.hooks import events
-from relay.injection.events import Inject, InjectionDeferred, InjectionEnded, MayBegin, Withdraw
+from relay.injection.events import (
+    EarlierInjectionEnded,
+    Inject,
+    InjectionDeferred,
+    InjectionEnded,
+    MayBegin,
+    Withdraw,
+)
 from relay.injection.injection import Injection, Outcome, Result
 from relay.lifecycle import Describe, SessionClosed, SessionReady
 from relay.message import Message, Priority, State
@@ -123,7 +130,7 @@ class Mailbox:
         if event.injection.kind == "message":
             self._queue(self._defer(event.injection.id))
 
-    @handles(InjectionEnded)
+    @handles(InjectionEnded, EarlierInjectionEnded)
     def ended(self, event: InjectionEnded) -> None:
         if event.outcome.result is Result.UNTYPED:
             self._collecting = False  # the session has ended

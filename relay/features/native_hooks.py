@@ -11,11 +11,10 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any
 
 from relay.agents import kinds
-from relay.agents.events import FailureRead, HookAsked, HookReported, TextRead
+from relay.agents.events import EarlierTextRead, FailureRead, HookAsked, HookReported, TextRead
 from relay.agents.hook_event import NativeEvent, NativeName
 from relay.agents.hook_reply import Answered, Reply, ReplyOutcome
 from relay.agents.listening import Listening
@@ -83,9 +82,9 @@ class NativeHooks:
         self._agent_session = ""  # the agent's own id of its session
 
     @handles(SessionBegan)
-    def begin(self, event: SessionBegan) -> None:
+    def begin(self, _: SessionBegan) -> None:
         """Continue with what the hooks reported to an earlier session."""
-        if not (event.resumed and any(note["note"] == "hooks" for note in self._progress.notes)):
+        if not any(note["note"] == "hooks" for note in self._progress.notes):
             return
         self._spoken = True
         if self._turn.hooks.revive():
@@ -95,15 +94,14 @@ class NativeHooks:
         if self._record is not None:
             self._record.take_failures()  # an earlier session has reported them
         if texts:
-            self._bus.publish(TextRead(tuple(texts), again=True))
+            self._bus.publish(EarlierTextRead(tuple(texts)))
             self._listening.until(time.monotonic() + AFTERWARDS)
 
     @operation("hook")
     async def hook(self, request: Request) -> Answer:
         """Take an event of the agent's hooks and answer it (relay.agents.hook_client has the protocol)."""
         connection, fields = request.connection, request.fields
-        with suppress(OSError):  # the event counts even if the client has given up
-            await connection.write(b" ")  # a sign of life: JSON allows a blank before the answer
+        await connection.show_life()
         kind = str(fields.get("agent") or self._kind)
         name, decide, why = str(fields.get("event", "")), fields.get("decide") is True, UNREAD
         try:

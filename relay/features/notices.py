@@ -59,9 +59,9 @@ class Notices:
         self._showing: set[asyncio.Task[None]] = set()
 
     @handles(SessionBegan)
-    def begin(self, event: SessionBegan) -> None:
+    def begin(self, _: SessionBegan) -> None:
         for text in self._first:
-            if event.resumed and text in self._noticed:
+            if text in self._noticed:
                 continue
             if text in self._told:
                 self.keep(Notify(text))

@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from relay.agents import kinds
-from relay.agents.events import FailureRead, RecordLost, TextRead, TurnRead, TurnShown
+from relay.agents.events import EarlierTextRead, FailureRead, RecordLost, TextRead, TurnRead, TurnShown
 from relay.agents.listening import Listening
 from relay.agents.named_transcripts import Named
 from relay.agents.transcript_lines import Said
@@ -77,16 +77,18 @@ class OwnRecord:
         self._cut = b""  # the key with which the user interrupted the agent
 
     @handles(SessionBegan)
-    def begin(self, event: SessionBegan) -> None:
+    def begin(self, _: SessionBegan) -> None:
         """Follow the record, unless an earlier session has given it up."""
-        notes = self._progress.notes if event.resumed else []
+        notes = self._progress.notes
         lost = next((note for note in notes if note["note"] == RECORD_LOST), None)
         if lost is not None:
             self._give_up(lost["why"], lost)
         elif self._reader is not None:
             texts = self._reader.resume([note for note in notes if note["note"] == "transcript"])
             self._reader.follow(self._named)
-            self._publish(texts, again=True)
+            self._reader.take_failures()  # an earlier session has reported them
+            if texts:
+                self._bus.publish(EarlierTextRead(tuple(texts)))
 
     @handles(OutputRead)
     def written(self, _: OutputRead) -> None:
@@ -169,11 +171,10 @@ class OwnRecord:
         if cut_off:
             self._lose(CUT_OFF)
 
-    def _publish(self, texts: Sequence[Said], *, again: bool = False) -> None:
+    def _publish(self, texts: Sequence[Said]) -> None:
         if texts and self._cut != b"\x03":  # was the cut-off text meant to be acted on? unknown
-            self._bus.publish(TextRead(tuple(texts), again=again))
-        failures = [] if self._reader is None else self._reader.take_failures()
-        for failed in [] if again else failures:  # an earlier session has reported them
+            self._bus.publish(TextRead(tuple(texts)))
+        for failed in [] if self._reader is None else self._reader.take_failures():
             self._bus.publish(FailureRead(failed))
 
     @answers(Describe)

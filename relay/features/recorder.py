@@ -65,6 +65,7 @@ class Recorder:
 
     folder: Home.recordings.
     header: the session's; its secrets are removed here. Its size is the initial size of the terminal.
+    follows: an earlier session of the agent has begun the recording.
     """
 
     def __init__(
@@ -76,11 +77,13 @@ class Recorder:
         header: Header,
         redactor: Redactor,
         *,
+        follows: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._bus = bus
         self._terminal = terminal
         self._clock = clock
+        self._follows = follows
         self._size = header.columns, header.rows
         self._throttle = Throttle(clock())
         self._backlog: deque[tuple[float, str, bytes]] = deque()  # (when, kind, data), by the clock
@@ -97,15 +100,14 @@ class Recorder:
         bus.loop.call_later(FLUSH, _sweep, bus.loop, folder, settings)
 
     @handles(SessionBegan)
-    def begin(self, event: SessionBegan) -> None:
-        if event.resumed:
+    def begin(self, _: SessionBegan) -> None:
+        if self._follows:
             self._files.follow()
+            self._size = self._terminal.size
         self._files.begin(self._size)
 
     @handles(OutputRead)
     def output(self, event: OutputRead) -> None:
-        if self._terminal.replaying:
-            return
         if self._files.follows and self._files.open:
             self._files.follows = False
             self._backlog.append((self._clock(), "o", _AFRESH + (self._terminal.repaint() or b"")))

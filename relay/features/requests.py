@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -14,10 +15,13 @@ from relay.control.name_claim import Noted
 from relay.control.operations import operation
 from relay.control.server import NOBODY, OWN, USER, Answer, ControlServer, Request
 from relay.errors import NotAllowed, UsageError
-from relay.eventbus import EventBus
+from relay.eventbus import EventBus, handles
 from relay.home import Home
-from relay.lifecycle import Describe, Identity
+from relay.lifecycle import Describe, Identity, SessionBegan
 from relay.storage.journal import Journal
+
+LOOKS = frozenset({"info", "explain", "peek"})
+"""Operations that need nothing of the other features; the others wait until the session has begun."""
 
 _FRESH = 1.0  # seconds for which the claims of all agents are read only once
 
@@ -66,6 +70,11 @@ class Requests:
         self._restarts = restarts
         self._shown_to = shown_to
         self._operations: dict[str, Callable[[Request], Awaitable[Answer]]] = {}
+        self._begun = asyncio.Event()
+
+    @handles(SessionBegan)
+    def begin(self, _: SessionBegan) -> None:
+        self._begun.set()
 
     def offer(self, operations: dict[str, Callable[[Request], Awaitable[Answer]]]) -> None:
         """Answer these operations (relay.control.operations)."""
@@ -86,6 +95,10 @@ class Requests:
         except NotAllowed:
             self._journal.write("refused", operation=operation, pid=request.pid)
             raise
+        if not (operation in LOOKS or self._begun.is_set()):
+            if operation == "hook":
+                await request.connection.show_life()
+            await self._begun.wait()
         return await method(request)
 
     def _may_look(self, request: Request) -> bool:

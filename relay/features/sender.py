@@ -139,7 +139,7 @@ class MessageSender:
 
     @handles(InjectionEnded)
     def ended(self, event: InjectionEnded) -> None:
-        if event.injection.kind != "message" and not event.again:
+        if event.injection.kind != "message":
             self._tracker.given(event.injection)
 
     @answers(ListMembers)

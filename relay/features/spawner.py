@@ -23,7 +23,7 @@ from relay.errors import NotAllowed, RelayError
 from relay.eventbus import EventBus, answers, handles
 from relay.home import Home
 from relay.hooks.commands import ReleaseAgent, SpawnAgent
-from relay.injection.events import Inject, InjectionEnded
+from relay.injection.events import EarlierInjectionEnded, Inject, InjectionEnded
 from relay.injection.injection import Injection, Result
 from relay.lifecycle import Identity
 from relay.messaging.events import InHand
@@ -163,7 +163,7 @@ class Spawner:
         records = self._records.all(self._session.team)
         return [record for record in records if same(record.parent, self._session.name)]
 
-    @handles(InjectionEnded)
+    @handles(InjectionEnded, EarlierInjectionEnded)
     def told(self, event: InjectionEnded) -> None:
         given = event.outcome.result in {Result.INJECTED, Result.UNCERTAIN}
         if given and event.injection.id.endswith(_SUFFIX):

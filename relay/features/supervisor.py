@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from relay.agents.conversation import Conversation
 from relay.agents.events import CurrentConversation, LastFailure
+from relay.directives.events import SessionResumed
 from relay.eventbus import EventBus, answers, handles
 from relay.lifecycle import Follower, Identity, SessionBegan, StopRequested, WhatFollows
 from relay.state.events import StateChanged
@@ -76,8 +77,8 @@ class Supervisor:
         self._starting = False  # the decision was to start another agent
 
     @handles(SessionBegan)
-    def begin(self, event: SessionBegan) -> None:
-        self._life.begin(resumed=event.resumed)
+    def begin(self, _: SessionBegan) -> None:
+        self._life.begin()
         if (ending := self._life.ending) is not None:
             self._bus.publish(ending)  # an earlier session has begun it
 
@@ -90,14 +91,19 @@ class Supervisor:
         if (event.before, event.after) == (Readiness.WORKING, Readiness.READY):
             self._life.worked()
 
+    @handles(SessionResumed)
+    def resumed(self, event: SessionResumed) -> None:
+        if event.keys:
+            self._life.typed(event.keys)
+
     @handles(KeysTyped)
     def typed(self, event: KeysTyped) -> None:
         self._life.typed(event.data)
 
     @handles(StopRequested)
     def stopping(self, event: StopRequested) -> None:
-        self._say(event.again or "stop")
-        if self._starting and not event.again:  # the shim no longer starts it
+        self._say(event.order or "stop")
+        if self._starting and not event.order:  # the shim no longer starts it
             self._starting = False
             self._enter(PhaseEntered(Phase.OFF, "stopped", history=RestartHistory()))
 
@@ -274,8 +280,8 @@ class _Life:
         self.ending: EndAgent | None = None
         self._keys, self._keys_at = b"", 0.0
 
-    def begin(self, *, resumed: bool) -> None:
-        notes = self._progress.notes if resumed else []
+    def begin(self) -> None:
+        notes = self._progress.notes
         began = [note["at"] for note in notes if note["note"] == "began"]
         if began:
             self._began = float(began[0])

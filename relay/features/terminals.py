@@ -90,7 +90,7 @@ class Terminals:
     @handles(TerminalLost)
     def lost(self, event: TerminalLost) -> None:
         """Say on the desktop how to return to the agent: the terminal has gone."""
-        if self._outlives and event.what == "terminal" and not self._terminal.replaying:
+        if self._outlives and event.what == "terminal":
             text = f"Its terminal was closed. `relay attach {self._name}` brings it back."
             self._bus.publish(NotifyDesktop(f"{self._name} keeps running", text))
 

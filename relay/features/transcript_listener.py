@@ -1,6 +1,7 @@
 """Publishes the texts and directives in the agent's own record.
 
-TextRead ─→ Grammar ─→ AgentSaid, DirectiveRead
+TextRead        ─→ Grammar ─→ AgentSaid, DirectiveRead
+EarlierTextRead ─→ Grammar ─→ EarlierWords
 """
 
 from __future__ import annotations
@@ -8,12 +9,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from relay.agents.events import TextRead
+from relay.agents.events import EarlierTextRead, TextRead
 from relay.agents.joiners import DrawnJoiners
 from relay.agents.transcript_lines import Said
-from relay.directives.events import DirectivePassedOver, said
+from relay.directives.events import DirectivePassedOver, EarlierWords, said
 from relay.directives.grammar import Grammar
-from relay.eventbus import EventBus, handles
+from relay.eventbus import Event, EventBus, handles
 from relay.place import TRANSCRIPT, PlaceCounter
 from relay.readers.line import Line
 from relay.storage.journal import Journal, preview
@@ -56,21 +57,27 @@ class TranscriptListener:
     @handles(TextRead)
     def recorded(self, event: TextRead) -> None:
         for text in event.texts:
-            if text.subagent and not event.again:
+            if text.subagent:
                 self._journal.write("subagent_said", subagent=text.subagent, text=preview(text.text))
-            if not text.subagent or self._subagents:
-                self._say(text, again=event.again)
+            for word in self._words(text):
+                self._bus.publish(word)
 
-    def _say(self, text: Said, *, again: bool) -> None:
+    @handles(EarlierTextRead)
+    def recorded_earlier(self, event: EarlierTextRead) -> None:
+        words = [word for text in event.texts for word in self._words(text)]
+        self._bus.publish(EarlierWords.of(words))
+
+    def _words(self, text: Said) -> list[Event]:
+        if text.subagent and not self._subagents:
+            return []
         source = f"{TRANSCRIPT}/{text.subagent}" if text.subagent else TRANSCRIPT
         places = self._places.setdefault(source, PlaceCounter(source))
         now, grammar = time.monotonic(), Grammar(self._knows, meant=self._meant, prefix=self._prefix)
-        words = text.text if self._joiners is None else self._joiners.restored(text.text)
+        written = text.text if self._joiners is None else self._joiners.restored(text.text)
         # In Markdown only "\n" ends a line. A directive ends with its text.
-        lines = [Line(each, now, places.at(text.place)) for each in words.split("\n")]
+        lines = [Line(each, now, places.at(text.place)) for each in written.split("\n")]
         found = [directive for line in lines for directive in grammar.line(line)]
-        for said_event in said(lines, found + grammar.turn_end(now), self._prefix, again=again):
-            self._bus.publish(said_event)
-        for passed in [] if again else grammar.passed_over:
-            if passed.why == "typo":  # the others are seen on the terminal only
-                self._bus.publish(DirectivePassedOver(passed))
+        words = said(lines, found + grammar.turn_end(now), self._prefix)
+        # The others are seen on the terminal only.
+        typos = (passed for passed in grammar.passed_over if passed.why == "typo")
+        return words + [DirectivePassedOver(typo) for typo in typos]

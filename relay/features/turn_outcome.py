@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from relay.clock import Clock
 from relay.eventbus import EventBus, handles
-from relay.state.agent_terminal import AgentTerminal
 from relay.state.events import PromptSubmitted, StateChanged, StateJudged, TurnBegan, TurnOver
 from relay.state.readiness import Readiness
 from relay.supervision.events import Incident
@@ -18,20 +17,16 @@ shows is published after about one."""
 class TurnOutcome:
     """Follows the turns of one agent. known: relay knows how it shows work; another program may show none."""
 
-    def __init__(
-        self, bus: EventBus, terminal: AgentTerminal, *, known: bool, clock: Clock | None = None
-    ) -> None:
+    def __init__(self, bus: EventBus, *, known: bool, clock: Clock | None = None) -> None:
         self._bus = bus
         self._known = known
-        self._terminal = terminal
         self._clock = clock or Clock()
         self._began = self._failed = False
         self._timer: object = None
 
     @handles(PromptSubmitted, TurnBegan)
     def begin(self, _: object) -> None:
-        if not self._terminal.replaying:
-            self._began, self._failed = True, False
+        self._began, self._failed = True, False
 
     @handles(Incident)
     def incident(self, event: Incident) -> None:

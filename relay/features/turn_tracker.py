@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 
 from relay.agents.events import HookReported, RecordLost, TextRead, TurnRead, TurnShown
-from relay.directives.events import AgentSaid, SourceChosen
+from relay.directives.events import AgentSaid, EarlierWords, SourceChosen
 from relay.eventbus import EventBus, handles
 from relay.hooks.apply import apply
 from relay.hooks.events import AgentEnd
@@ -92,7 +92,7 @@ class TurnTracker:
     @handles(TextRead)
     def recorded(self, event: TextRead) -> None:
         for text in event.texts:
-            if not (text.subagent or event.again):
+            if not text.subagent:
                 self._turn.say(text.text)
 
     # By its screen.
@@ -112,6 +112,11 @@ class TurnTracker:
     @handles(AgentSaid)
     def said(self, event: AgentSaid) -> None:
         self._drawn.said(event.lines)
+
+    @handles(EarlierWords)
+    def said_earlier(self, event: EarlierWords) -> None:
+        for each in event.said:
+            self._drawn.said(each.lines)
 
     @handles(StateJudged)
     def judged(self, event: StateJudged) -> None:
@@ -153,6 +158,11 @@ class TurnTracker:
         if (ended := self._drawn.ended()) is not None:
             self._bus.publish(TurnDrawn())
             self._tasks.queue(ended.name, self._may_continue(ended))
+
+    @handles(TurnDrawn)
+    def ended(self, _: TurnDrawn) -> None:
+        """An earlier session may have seen it."""
+        self._drawn.forget()
 
     @handles(MessagesHeld)
     def held(self, _: MessagesHeld) -> None:
@@ -235,8 +245,9 @@ class _DrawnTurn:
         return begins
 
     def forget(self) -> tuple[float | None, bool]:
-        """Forget the turn, which hooks report; return its start time, if any, and `worked`."""
+        """Forget the turn, which somebody else reports; return its start time, if any, and `worked`."""
         began, self._began = self._began, None
+        self._lines.clear()
         worked, self.worked = self.worked, False
         return began, worked
 

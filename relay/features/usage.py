@@ -68,10 +68,10 @@ class UsageTracker:
         self._logged_at = self._clock.now()
 
     @handles(SessionBegan)
-    def begin(self, event: SessionBegan) -> None:
-        if event.resumed:
+    def begin(self, _: SessionBegan) -> None:
+        if notes := self._progress.notes:  # of earlier sessions
             self._count.resume()
-            self._reader.resume([note for note in self._progress.notes if note["note"] == NOTE])
+            self._reader.resume([note for note in notes if note["note"] == NOTE])
             self._logged = None
         self._listen()
 

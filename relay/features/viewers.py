@@ -193,8 +193,6 @@ class _Viewer:
 
     def _drawable(self, looks: int) -> bool:
         """Return True if the screen is at a place in the output from which a viewer can continue."""
-        if self._terminal.replaying and self._terminal.output_pending() and not self.over:
-            return False  # it shows the past
         screen = self._terminal.screen
         return screen is None or screen.ground or looks >= UNFINISHED
 

@@ -62,7 +62,7 @@ class WindowTitle:
         self._update()
 
     def _update(self) -> None:
-        if not (self._stale and self._watched) or self._terminal.replaying:
+        if not (self._stale and self._watched):
             return
         self._stale = False
         own = f"{self._name}: {self._own}" if self._own else self._name

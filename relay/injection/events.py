@@ -52,14 +52,15 @@ class InjectionDeferred(Event):
 
 @dataclass(frozen=True, slots=True)
 class InjectionEnded(Event):
-    """An injection has ended. An uncertain one may end a second time, as injected.
-
-    again: an earlier session has seen this outcome, but may not have recorded it.
-    """
+    """An injection has ended. An uncertain one may end a second time, as injected."""
 
     injection: Injection
     outcome: Outcome
-    again: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierInjectionEnded(InjectionEnded):
+    """An earlier session has seen how an injection ended, but may not have noted it in all places."""
 
 
 @dataclass(frozen=True, slots=True)

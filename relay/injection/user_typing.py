@@ -106,7 +106,7 @@ class UserTyping:
         asking = may_answer and self._view.verdict.state is Readiness.PROMPTING
         if tty.stops:
             if (last := max(map(data.rfind, (_STOP, *_STARTS)))) >= 0:
-                stops = data[last : last + 1] == _STOP and not self._terminal.replaying
+                stops = data[last : last + 1] == _STOP and not self._terminal.restoring
                 self._stopped, self._stopped_at = self._clock() if stops else None, None
             data = data.replace(_STOP, b"").replace(_STARTS[0], b"")
         before = draft.last_typed

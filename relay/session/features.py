@@ -51,7 +51,6 @@ from relay.features.native_hooks import NativeHooks
 from relay.features.notices import Notices
 from relay.features.onboarding import Onboarding
 from relay.features.orphans import Orphans
-from relay.features.output_reader import OutputReader
 from relay.features.recorder import Recorder
 from relay.features.rule_runner import RuleRunner
 from relay.features.sender import MessageSender
@@ -77,6 +76,7 @@ from relay.policy import Policy
 from relay.recording.asciicast import Header
 from relay.rules.engine import Engine
 from relay.session.core import Core
+from relay.session.output_reader import OutputReader
 from relay.supervision.accounts import Accounts
 from relay.supervision.notebook import Notebook
 from relay.supervision.records import AgentRecord, Records
@@ -91,8 +91,12 @@ Factory = Callable[[Core], Feature | None]
 
 
 def _notices(core: Core) -> Notices:
-    note = core.started.bridge_note
-    first = (*core.setup.notices, note) if note else core.setup.notices
+    notes = [core.started.bridge_note]
+    if (unavailable := core.agent.reader.unavailable) is not None:
+        notes.append(f"{unavailable} relay reads only what the agent prints as lines.")
+    if core.started.shim.hello.skip:
+        notes.append("part of the agent's output crashed two sessions, so relay skips it.")
+    first = (*core.setup.notices, *filter(None, notes))
     told = frozenset(core.started.told)
     mistakes = core.setup.notices
     return Notices(
@@ -114,7 +118,11 @@ def _output_reader(core: Core) -> OutputReader:
             acts_on=setup.acts_on,
             meant=setup.registry.meant,
         ),
-        words=ScreenWords(setup.prefix, None if core.started.record is None else core.progress.note),
+        words=ScreenWords(
+            setup.prefix,
+            None if core.started.record is None else core.progress.note,
+            joined=core.started.shim.ring.joined.offset if core.started.resumed else -1,
+        ),
         source=first_source(known=setup.knows_agent),
         checkpoints=Checkpoints(
             core.started.home.run / "checkpoints" / f"{core.session.id}.json", core.progress
@@ -373,7 +381,6 @@ def _bounds(core: Core) -> Bounds:
         policy = replace(policy, max_unattended_turns=0)
     return Bounds(
         core.bus,
-        core.agent.terminal,
         policy,
         _notebook(core, "bounds"),
         name=core.session.name,
@@ -385,9 +392,16 @@ def _bounds(core: Core) -> Bounds:
 def _first_prompt(core: Core) -> FirstPrompt | None:
     if not (text := core.supervision.prompt):
         return None
-    records, resumes = Records(core.started.home), core.started.resumes
-    parent = core.supervision.parent
-    return FirstPrompt(core.bus, core.tasks, core.session, records, text, source=parent, resumes=resumes)
+    started, parent = core.started, core.supervision.parent
+    return FirstPrompt(
+        core.bus,
+        core.tasks,
+        core.session,
+        Records(started.home),
+        text,
+        source=parent,
+        may_be_given=started.resumes or started.resumed,
+    )
 
 
 def _fleets(core: Core) -> Feature | None:
@@ -411,7 +425,7 @@ def _actions(core: Core) -> Feature:
     from relay.features.action_runner import ActionRunner
 
     notebook = _notebook(core, "actions")
-    return ActionRunner(core.bus, core.journal, core.agent.terminal, core.session, core.supervision, notebook)
+    return ActionRunner(core.bus, core.journal, core.session, core.supervision, notebook)
 
 
 def _idle(core: Core) -> IdleWatch:
@@ -420,10 +434,10 @@ def _idle(core: Core) -> IdleWatch:
 
 
 def _idle_grace(core: Core) -> IdleGrace | None:
-    policy, agent = core.supervision, core.agent
+    policy = core.supervision
     if policy.on_idle is None and not policy.prompt:
         return None
-    return IdleGrace(core.bus, core.tasks, agent.terminal, agent.state, policy.idle_grace)
+    return IdleGrace(core.bus, core.tasks, core.agent.state, policy.idle_grace)
 
 
 def _audit(core: Core) -> InjectionAudit:
@@ -455,7 +469,8 @@ def _recorder(core: Core) -> Recorder | None:
         session=session.id,
     )
     folder = started.home.recordings
-    return Recorder(core.bus, core.agent.terminal, folder, settings, header, core.redactor)
+    follows = started.resumed
+    return Recorder(core.bus, core.agent.terminal, folder, settings, header, core.redactor, follows=follows)
 
 
 FEATURES: dict[str, Factory] = {
@@ -539,14 +554,11 @@ FEATURES: dict[str, Factory] = {
         Policy(core.setup.settings.allow),
     ),
     # Those that may refuse a delivery (MayBegin) come before those that record that it begins.
-    "holds": _supervised(
-        lambda core: Holds(core.bus, core.agent.terminal, _notebook(core, "hold"), name=core.session.name)
-    ),
+    "holds": _supervised(lambda core: Holds(core.bus, _notebook(core, "hold"), name=core.session.name)),
     "account": _supervised(
         lambda core: AccountWatch(
             core.bus,
             core.tasks,
-            core.agent.terminal,
             Accounts(core.started.home),
             account=core.supervision.account,
             name=core.session.name,
@@ -574,7 +586,6 @@ FEATURES: dict[str, Factory] = {
         lambda core: InterruptedTurn(
             core.bus,
             core.tasks,
-            core.agent.terminal,
             core.session,
             Records(core.started.home),
             _notebook(core, "turn"),
@@ -584,9 +595,7 @@ FEATURES: dict[str, Factory] = {
     ),
     "fleets": _fleets,
     "spawner": _spawner,
-    "turn outcome": _supervised(
-        lambda core: TurnOutcome(core.bus, core.agent.terminal, known=core.setup.knows_agent)
-    ),
+    "turn outcome": _supervised(lambda core: TurnOutcome(core.bus, known=core.setup.knows_agent)),
     "loops": _supervised(
         lambda core: LoopWatch(
             core.bus, core.agent.terminal, name=core.session.name, draws=core.setup.knows_agent
@@ -603,7 +612,6 @@ FEATURES: dict[str, Factory] = {
             core.bus,
             core.tasks,
             core.journal,
-            core.agent.terminal,
             core.agent.state,
             directory=core.session.directory,
             env=core.started.env,
@@ -615,7 +623,6 @@ FEATURES: dict[str, Factory] = {
             core.bus,
             core.tasks,
             core.journal,
-            core.agent.terminal,
             _notebook(core, "escalation"),
             name=core.session.name,
             to=core.setup.settings.escalate_to,
@@ -634,3 +641,17 @@ FEATURES: dict[str, Factory] = {
     "orphans": lambda core: Orphans(),
 }
 """The factories of the features by name."""
+
+RESTORED = (
+    "output",
+    "state",
+    "status reports",
+    "native hooks",
+    "own record",
+    "turns",
+    "transcript",
+    "agent version",
+    "injector",
+    "usage",
+)
+"""The features that a later session of an agent restores from the ring, the agent's record, and notes."""

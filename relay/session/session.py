@@ -39,7 +39,8 @@ from relay.readers.auto import AutoReader
 from relay.redaction import Redactor, known_in
 from relay.session.active_config import ActiveConfig
 from relay.session.core import Agent, Core
-from relay.session.features import FEATURES, Feature
+from relay.session.features import FEATURES, RESTORED, Feature
+from relay.session.restoration import Restoration
 from relay.session.setup import Setup
 from relay.session.shutdown import Shutdown
 from relay.session.started import Started
@@ -84,7 +85,7 @@ class Session:
 
     def __init__(self, started: Started, group: asyncio.TaskGroup) -> None:
         self._started = started
-        self._bus = bus = EventBus()
+        self._bus = bus = EventBus(restoring=started.resumed)
         self._core = core = make_core(started, bus, Tasks(group, bus))
         self._exited: asyncio.Future[int] = bus.loop.create_future()
         self._retiring = asyncio.Event()
@@ -103,18 +104,21 @@ class Session:
             restarts=started.restarts,
             shown_to=core.session.team if settings.look == "team" else None,
         )
-        made = {name: make(core) for name, make in FEATURES.items()}
-        self._features: list[Feature] = [self, self._shutdown, *filter(None, made.values()), self._requests]
+        self._restoration = Restoration(bus)
+        made = {name: feature for name, make in FEATURES.items() if (feature := make(core)) is not None}
+        self._features: list[Feature] = [self, self._shutdown, *made.values(), self._requests]
+        restored = [made[name] for name in RESTORED if name in made]
         for feature in self._features:
-            bus.add(feature)
+            bus.add(feature, restored=feature in restored)
+        bus.add(self._restoration, restored=True)
         self._requests.offer(operations(self._features))
 
     @handles(SessionBegan)
-    def began(self, event: SessionBegan) -> None:
+    def began(self, _: SessionBegan) -> None:
         """Write the journal's first entry, before any feature does; it also goes into the recording."""
         setup = self._core.setup
         fields = {"agent": setup.profile.name, "pid": self._started.pty.pid, "cwd": str(setup.directory)}
-        self._core.journal.write("session_resumed" if event.resumed else "session_start", **fields)
+        self._core.journal.write("session_resumed" if self._started.resumed else "session_start", **fields)
 
     @handles(AgentExited)
     def exited(self, event: AgentExited) -> None:
@@ -127,17 +131,19 @@ class Session:
 
     async def run(self) -> int:
         """Run until the agent has ended or another session must take over; return an exit code."""
+        tasks = self._core.tasks
+        tasks.spawn(self._requests.run(), type(self._requests).__name__)  # `relay ps` waits for nothing
+        self._bus.publish(SessionBegan())
+        self._started.shim.ready()
+        await self._restoration.over.wait()
         self._bus.loop.add_signal_handler(signal.SIGTERM, self._shutdown.stop)
         self._started.shim.listen(
             self._bus.loop, self._retiring.set, self._orphaned, lambda key: self._bus.publish(KeyChosen(key))
         )
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # launch blocked it until now
-        tasks = self._core.tasks
-        for feature in self._features[1:]:
+        for feature in self._features[1:-1]:
             if (run := getattr(feature, "run", None)) is not None:
                 tasks.spawn(run(), type(feature).__name__)
-        self._bus.publish(SessionBegan(self._started.resumed))
-        self._started.shim.ready()
         if self._started.kept == "stop":  # an earlier session had this order
             self._shutdown.stop()
         elif self._started.kept:
@@ -254,7 +260,7 @@ def make_core(started: Started, bus: EventBus, tasks: Tasks) -> Core:
     progress = Progress(started.home.state / "sessions" / f"{started.id}.jsonl", resumed=started.resumed)
     agent = Agent(reader, terminal, status, turn, view, state, continuations)
     memory = _memory(setup, started.home, session)
-    noticed = frozenset(before.notices)
+    noticed = frozenset(before.notices if started.resumed else ())
     return Core(
         bus, tasks, started, setup, active, noticed, session, journal, redactor, progress, agent, memory
     )

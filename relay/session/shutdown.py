@@ -17,7 +17,7 @@ from relay.errors import UsageError
 from relay.eventbus import EventBus, handles
 from relay.hooks import events
 from relay.hooks.apply import apply
-from relay.injection.events import Inject, InjectionEnded
+from relay.injection.events import EarlierInjectionEnded, Inject, InjectionEnded
 from relay.injection.injection import Injection
 from relay.lifecycle import Order, StopRequested
 from relay.rules.events import Consult
@@ -127,7 +127,7 @@ class Shutdown:
     def exited(self, _: AgentExited) -> None:
         self._exited.set()
 
-    @handles(InjectionEnded)
+    @handles(InjectionEnded, EarlierInjectionEnded)
     def typed(self, event: InjectionEnded) -> None:
         if (ended := self._closing.pop(event.injection.id, None)) is not None:
             ended.set()

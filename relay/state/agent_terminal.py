@@ -36,7 +36,7 @@ class AgentTerminal:
 
     Every method returns at once. Call them only from the event loop's thread.
 
-    replaying: an earlier session has processed the current record, which only brings this one up to date.
+    restoring: an earlier session has processed the current record, which only brings this one up to date.
     position:  of the current record in the ring. read_from: of the first record read.
     """
 
@@ -46,7 +46,7 @@ class AgentTerminal:
         self._reader = reader
         self._last_output = time.monotonic()
         self._offset = 0
-        self.replaying = shim.ring.joined.resumes > 0
+        self.restoring = shim.hello.resumed
         self.position = self.read_from = -1
         self._printed = bytearray()  # the end of the output, while the program printed lines
         self._draws = False  # it no longer prints lines
@@ -101,13 +101,15 @@ class AgentTerminal:
         self.position = position
         if self.read_from < 0:
             self.read_from = position
-        if self.replaying and position >= self._shim.ring.joined.resumes:
-            self.replaying = False
-            self._answer()
+
+    def restored(self) -> None:
+        """Record that this session has read all that earlier ones have."""
+        self.restoring = False
+        self._answer()
 
     def _answer(self) -> None:
         if self.screen is not None:
-            silent = self._shim.state.attached or self.replaying
+            silent = self._shim.state.attached or self.restoring
             self.screen.answer_queries(None if silent else self._shim.reply)
 
     def write(self, data: bytes) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from relay.eventbus import Event
 from relay.state.readiness import Verdict
@@ -23,6 +24,8 @@ class StateJudged(Event):
 @dataclass(frozen=True, slots=True)
 class StateChanged(Event):
     """The agent's state has changed, or its prompt. verdict: None if it stopped or ended."""
+
+    lasting: ClassVar[bool] = True
 
     before: str
     after: str
@@ -66,6 +69,8 @@ class TurnDrawn(Event):
 @dataclass(frozen=True, slots=True)
 class HooksAlive(Event):
     """The agent's hooks have started to report, or have reported nothing for a whole turn."""
+
+    lasting: ClassVar[bool] = True
 
     alive: bool
 

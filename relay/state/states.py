@@ -88,6 +88,8 @@ class AgentState:
 
     def look(self) -> str:
         """Judge the state now, publish any change, and return the state's name."""
+        if self._bus.restoring and not (self._ended or self._suspended):
+            return self.name  # the screen shows the past
         verdict = None if self._ended or self._suspended else self._view.verdict
         name = EXITED if self._ended else STOPPED if verdict is None else str(verdict.state)
         before, kind = self.name, self.prompt

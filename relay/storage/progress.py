@@ -122,7 +122,8 @@ class Progress:
     def compact(self, last: Place, *, but_last: bool, offset: int, position: int) -> None:
         """Rewrite the file without what no session reads again, and only count that.
 
-        Omit what `forget` would forget and began before `offset`, and waits before `position` of the ring.
+        Omit what `forget` would forget and began before `offset`, and waits and the ends of turns before
+        `position` of the ring.
         A process that is killed meanwhile leaves the old file or the new one.
         """
         whole = Progress(self._path, resumed=True)
@@ -132,7 +133,8 @@ class Progress:
         for place, begun in whole.earlier.items():
             done = {"done": True} if begun.done else {}
             entries.append({"place": place, "digest": begun.digest, "queue": begun.queue, **done})
-        entries += (note for note in whole.notes if note["note"] != "waited" or note["at"] >= position)
+        placed = {"waited", "turn_drawn"}
+        entries += (note for note in whole.notes if note["note"] not in placed or note["at"] >= position)
         text = "".join(f"\n{line}" for line in dict.fromkeys(map(json.dumps, entries)))
         self._large = max(LARGE, 2 * self._size)
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from relay.eventbus import Event
 from relay.place import Place
@@ -16,6 +16,11 @@ class OutputRead(Event):
     data: bytes
     place: Place
     position: int
+
+
+@dataclass(frozen=True, slots=True)
+class OutputRestored(Event):
+    """The virtual screen shows all output that earlier sessions have read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +67,8 @@ class ScreenChanged(Event):
 class AttachmentChanged(Event):
     """The terminal or pipe attached to the agent has changed, or was detached. watched: it is a terminal."""
 
+    lasting: ClassVar[bool] = True
+
     watched: bool
 
 
@@ -88,6 +95,8 @@ class OutputQuiet(Event):
 @dataclass(frozen=True, slots=True)
 class ReadingFailed(Event):
     """The output can no longer be analysed; it is still forwarded."""
+
+    lasting: ClassVar[bool] = True
 
     reason: str
 
@@ -116,6 +125,8 @@ class OutputHeld(Event):
 class OutputEnded(Event):
     """The agent's terminal is closed, and all of its output has been shown."""
 
+    lasting: ClassVar[bool] = True
+
 
 @dataclass(frozen=True, slots=True)
 class AgentSuspended(Event):
@@ -130,6 +141,8 @@ class AgentResumed(Event):
 @dataclass(frozen=True, slots=True)
 class AgentExited(Event):
     """The agent's process has ended. code: its exit code, 128+N for signal N."""
+
+    lasting: ClassVar[bool] = True
 
     code: int
 

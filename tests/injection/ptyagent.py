@@ -66,7 +66,7 @@ class PtyAgent(AgentTerminal):
     """The terminal of a program under test, with what a test needs to observe it and to press keys."""
 
     def __init__(self, argv: Sequence[str], log: Path, profile: Profile, *, idle: float = 30.0) -> None:
-        self.replaying = False
+        self.restoring = False
         self.position = self.read_from = 0
         self.pid, self.master = pty.fork()
         if self.pid == 0:

@@ -124,7 +124,7 @@ def test_the_agents_own_hook_confirms_that_a_text_has_arrived(tmp_path: Path) ->
     async def main() -> tuple[bool, list[tuple[str, Outcome]]]:
         async with running(fake("tui", "paste"), tmp_path) as agent:
             agent.progress.keep({**kept, "injections": [message]})
-            agent.bus.publish(SessionBegan(resumed=True))
+            agent.bus.publish(SessionBegan())
             ours = await agent.report_prompt(text)
             await agent.ended()
             await agent.report_prompt(text)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from relay.directives import screen_words
 from relay.directives.directive import Directive
-from relay.directives.events import AgentSaid, DirectivePassedOver, DirectiveRead, said
+from relay.directives.events import AgentSaid, DirectivePassedOver, DirectiveRead, EarlierWords, said
 from relay.directives.grammar import Grammar
 from relay.directives.pipeline import Reading
 from relay.directives.screen_words import MOST, ScreenWords
@@ -59,14 +59,14 @@ def kept(*readings: Reading) -> ScreenWords:
     words = ScreenWords("@", lambda *_, **__: None)
     words.keep()
     for each in readings:
-        assert words.take(each, again=False) == []
+        assert words.take(each) == []
     return words
 
 
 def test_without_a_record_a_reading_is_used_at_once() -> None:
     words = ScreenWords("@")
     for _ in range(2):
-        events = words.take(reading(10), again=False)
+        events = words.take(reading(10))
         assert bodies(events) == ["10"]
         assert [each.lines for each in events if isinstance(each, AgentSaid)] == [
             ("What is at 10:", "@relay:Bob 10")
@@ -75,14 +75,29 @@ def test_without_a_record_a_reading_is_used_at_once() -> None:
 
 def test_kept_readings_are_used_in_order_once_the_record_is_lost() -> None:
     words = kept()
-    assert words.take(reading(10), again=True) == []
-    assert words.take(reading(20), again=False) == []
+    assert words.take(reading(10)) == []
+    assert words.take(reading(20)) == []
     words.lose("why", 20)
     released = words.release()
     assert bodies(released) == ["10", "20"]
-    assert [each.again for each in released if isinstance(each, AgentSaid)] == [True, False]
-    assert bodies(words.take(reading(30), again=False)) == ["30"]
+    assert bodies(words.take(reading(30))) == ["30"]
     assert words.release() == []
+
+
+def test_words_that_earlier_sessions_have_read_are_told_apart() -> None:
+    """Even if they are found late: a line may settle, or the record be lost, after that output was read."""
+    words = ScreenWords("@", lambda *_, **__: None, joined=20)
+    words.keep()
+    for offset in (10, 20, 30):
+        words.take(reading(offset))
+    words.lose("why", 0)
+    words.resume({"since": 0})
+    *earlier, said, directive = words.release()
+    assert [type(each) for each in earlier] == [EarlierWords, EarlierWords]
+    bodies = [each.body for event in earlier if isinstance(event, EarlierWords) for each in event.directives]
+    assert bodies == ["10", "20"]
+    assert isinstance(said, AgentSaid) and isinstance(directive, DirectiveRead)
+    assert directive.directive.body == "30"
 
 
 def test_text_shown_before_the_last_text_of_the_record_is_passed_over() -> None:
@@ -99,7 +114,7 @@ def test_text_that_the_record_has_is_neither_used_nor_passed_over() -> None:
     words = kept(reading(10))
     for event in recorded("@relay:Bob 10", "@relay:Bob 20"):
         words.note(event)
-    words.take(reading(20), again=False)
+    words.take(reading(20))
     words.lose("why", 20)
     events = words.release()
     assert bodies(events) == [] and passed_over(events) == []
@@ -112,7 +127,7 @@ def test_recorded_text_that_is_drawn_late_is_not_used() -> None:
         words.note(event)
     words.lose("why", 0)
     assert words.release() == []
-    events = [each for offset in (10, 20, 10) for each in words.take(reading(offset), again=False)]
+    events = [each for offset in (10, 20, 10) for each in words.take(reading(offset))]
     assert bodies(events) == ["10"] and passed_over(events) == []
 
 
@@ -121,7 +136,7 @@ def test_a_fragment_or_variant_of_recorded_text_is_passed_over() -> None:
     for event in recorded("@relay:Bob the tests in the api folder fail", "@relay:Bob see [the notes](a/b)"):
         words.note(event)
     words.lose("why", 5)
-    events = words.release() + words.take(drawn(9, "@relay:Bob see the notes"), again=False)
+    events = words.release() + words.take(drawn(9, "@relay:Bob see the notes"))
     assert passed_over(events) == ["@relay:Bob the tests in the api folder f", "@relay:Bob see the notes"]
     assert bodies(events) == ["see the notes"]
 
@@ -135,19 +150,19 @@ def test_a_later_session_uses_the_same_readings() -> None:
     for event in [*recorded("@relay:Bob 10"), *recorded("@relay:Bob 30")]:
         words.note(event)
     for each in readings[:2]:
-        words.take(each, again=False)
+        words.take(each)
     words.lose("why", 20)
-    first = words.release() + [each for late in readings[2:] for each in words.take(late, again=False)]
+    first = words.release() + [each for late in readings[2:] for each in words.take(late)]
     later = ScreenWords("@", lambda *_, **__: None)
     later.resume(notes[0])
-    second = [event for each in readings for event in later.take(each, again=True)]
+    second = [event for each in readings for event in later.take(each)]
     assert bodies(first) == bodies(second) == ["20", "40", "20"]
 
 
 def test_a_note_of_an_older_relay_is_understood() -> None:
     words = ScreenWords("@", lambda *_, **__: None)
     words.resume({"note": "record_lost", "why": "why", "since": 20})
-    assert bodies([each for at in (10, 20, 30) for each in words.take(reading(at), again=True)]) == ["30"]
+    assert bodies([each for at in (10, 20, 30) for each in words.take(reading(at))]) == ["30"]
 
 
 def test_only_the_last_readings_are_kept() -> None:
@@ -240,7 +255,7 @@ class Features:
             case "screen":
                 self._offset += 10
                 shown = drawn(self._offset, LINE.format(value), f"@relay:Bob {value}")
-                self.take(self._words.take(shown, again=False))
+                self.take(self._words.take(shown))
             case "shown":
                 self._up_to[value] = self._offset
                 self._words.turn()

@@ -98,7 +98,7 @@ def test_a_line_finished_during_the_check_for_input_is_not_split(relay: Relay) -
         "            time.sleep(0.001)\n"
         "    return look(self, group)\n"
         "ShimLink.look = late\n"
-        "from relay.features.output_reader import OutputReader\n"
+        "from relay.session.output_reader import OutputReader\n"
         "output = OutputReader._output\n"
         "def noted(self, record):\n"
         "    with open('printed', 'ab') as log:\n"

@@ -46,7 +46,6 @@ class World:
     def __init__(self, folder: Path, to: str = "Lead") -> None:
         self.shown = self.undo = b""
         self.own_title = "own"
-        self.replaying = False
         self.drawn: tuple[str, ...] = ()
         self.notified: list[tuple[str, str]] = []
         self.sent: list[tuple[str, str]] = []
@@ -188,15 +187,6 @@ def test_each_attached_terminal_gets_the_title(tmp_path: Path) -> None:
     assert writes(world, b"\x1b]0;new\a", title="new") == b"", "no terminal shows it"
     world.bus.publish(AttachmentChanged(watched=True))
     assert world.shown == b"\x1b[22;0t" + set_to("Alice: new")
-
-
-def test_a_replacement_session_shows_the_title_after_its_replay(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    world.replaying = True
-    world.bus.publish(AttachmentChanged(watched=True))
-    assert writes(world, b"\x1b]0;old\a", title="old") == b""
-    world.replaying = False
-    assert writes(world, b"") == set_to("Alice: old")
 
 
 def test_a_flickering_prompt_is_escalated_again_only_much_later(tmp_path: Path) -> None:

@@ -59,7 +59,6 @@ class World:
         self.kind = kind
         self.folder = folder
         self.rows: list[str] = []
-        self.replaying = False
         self.verdict: Verdict | None = READY
         self.failures: list[Failure] = []
 
@@ -80,7 +79,7 @@ class World:
         watch = FailureWatch(self.bus, journal, profile, terminal, state, progress, clock=lambda: NOW)
         self.bus.add(watch)
         self.bus.add(self)
-        self.publish(SessionBegan(resumed))
+        self.publish(SessionBegan())
 
     def publish(self, *events: Event) -> None:
         for event in events:
@@ -416,14 +415,7 @@ def test_a_replacement_session_repeats_no_failure(play: Play, ended_well: bool) 
             world.prompt()
             world.hook("Stop")
         world.session(resumed=True)
-        world.replaying = True
-        world.publish(PromptSubmitted(by_user=True))
-        world.shows(FAILED, *SHOWN)
-        await world.grace()
-        world.publish(TurnDrawn())
-        if ended_well:
-            world.verdict = READY
-        world.replaying = False
+        world.shows(READY if ended_well else FAILED, *SHOWN)
         await world.grace()
         world.publish(HooksAlive(True))
         assert await world.last() == (None if ended_well else BY_HOOK)
@@ -440,11 +432,7 @@ def test_a_failure_between_two_sessions_is_reported_by_the_next(play: Play) -> N
     async def scene(world: World) -> None:
         world.publish(PromptSubmitted(by_user=True))
         world.session(resumed=True)
-        world.replaying = True
         world.shows(FAILED, *CODEX_SHOWN)
-        await world.grace()
-        assert world.failures == []
-        world.replaying = False
         await world.grace()
 
     assert len(play(scene, "codex").failures) == 1

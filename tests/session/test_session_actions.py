@@ -31,7 +31,7 @@ class Fails:
 
     @handles(AgentSaid)
     def said(self, event):
-        for line in () if event.again else event.lines:
+        for line in event.lines:
             if line.startswith("error "):
                 _, cls, *after = line.split()
                 reset = time.time() + float(after[0]) if after else None

@@ -271,7 +271,7 @@ class Tracker:
                 record,
             )
         )
-        self.bus.publish(SessionBegan(resumed))
+        self.bus.publish(SessionBegan())
 
     @handles(ConversationChanged)
     def changed(self, event: ConversationChanged) -> None:

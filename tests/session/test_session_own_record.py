@@ -352,6 +352,31 @@ def test_interrupted_text_is_ignored_when_the_record_is_lost(ann: Aider) -> None
     ann.expect_directives("two", "three", "four")
 
 
+def test_the_end_of_a_turn_is_reported_once(absent: Aider, folder: Path) -> None:
+    """Also if the session is replaced: a handler gets nothing of what an earlier one has reported."""
+    absent.profile = "unrecorded"
+    absent.wrap(cwd=folder)
+
+    def ended() -> list[str]:
+        return [each["text"] for each in absent.events("handler_printed")]
+
+    with closing(absent.user()) as user:
+        for number in range(1, 4):
+            wait_until(lambda: [each["state"] for each in absent.events("state")][-1:] == ["ready"])
+            absent.prompt(user, logged=False)
+            wait_until(lambda: absent.events("state")[-1].get("rule") == "spinner", message=absent.log)
+            absent.draw(f"answer {number}\n")
+            absent.draw(f"end {number}")
+            wait_until(lambda: f"end {number}" in absent.relay("logs", absent.name).stdout)  # noqa: B023
+            absent.ready()
+            wait_until(lambda: len(ended()) >= number, message=absent.log)  # noqa: B023
+            before = entry(absent.relay, absent.name)
+            absent.relay("reload", absent.name)
+            replaced(absent.relay, before)
+    answers = [[f"answer {n}" in text for n in (1, 2, 3)] for text in ended()]
+    assert answers == [[True, False, False], [False, True, False], [False, False, True]], ended()
+
+
 def test_single_turns_missing_in_the_record_do_not_end_its_use(ann: Aider) -> None:
     """For example, another model may write a commit message."""
     for body in ("one", "two", "three"):

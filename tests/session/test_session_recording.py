@@ -182,7 +182,7 @@ def test_an_unfinished_private_key_does_not_delay_writing(relay: Relay) -> None:
 class Session:
     """A recorder with a clock and a screen that the test controls; needs a running loop."""
 
-    replaying = False
+    size = 80, 24
 
     def __init__(self, folder: Path, *, resumed: bool = False, **changed: object) -> None:
         self.now = 100.0
@@ -201,10 +201,11 @@ class Session:
                 Settings(**changed),  # type: ignore[arg-type]
                 Header(80, 24, command="claude", env={"TERM": "xterm"}, **who),  # type: ignore[arg-type]
                 Redactor(),
+                follows=resumed,
                 clock=lambda: self.now,
             )
         )
-        self.bus.publish(SessionBegan(resumed=resumed))
+        self.bus.publish(SessionBegan())
 
     def repaint(self) -> bytes | None:
         return self.screen

@@ -88,7 +88,8 @@ START = [
 ]
 RESUME = [
     Step(_PROGRESS + "_read"),
-    Step(_HANDLERS + "_resume"),
+    Step("relay.session.restoration:Restoration.end"),
+    Step(_HANDLERS + "_ask_ledger"),
 ]
 """Only a session that replaces another one takes these."""
 READ = [

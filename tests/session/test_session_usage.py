@@ -103,7 +103,7 @@ def test_a_turn_that_relay_begins_is_counted_once(tmp_path: Path) -> None:
             (described,) = await bus.ask_all(Describe(brief=False))
             return int(described["usage"]["turns"])
 
-        bus.publish(SessionBegan(resumed=resumed))
+        bus.publish(SessionBegan())
         return tell
 
     typed, again = KeysWritten(b"do it\r", 10), KeysTyped(b"and this\r", 20)

@@ -92,7 +92,7 @@ def test_the_pause_ends_by_the_wall_clock(
         bus.add(feature)
         bus.add(phases)
         progress.notes += [{"note": "began", "at": 0.0}, {"note": "decided"}]  # by an earlier session
-        bus.publish(SessionBegan(resumed=True))
+        bus.publish(SessionBegan())
         answers = await bus.ask_all(WhatFollows(1))
         bus.publish(StopRequested())
         await asyncio.sleep(0)

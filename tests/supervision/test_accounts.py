@@ -116,7 +116,7 @@ class Watched(World):
         super().__init__(folder)
         self.accounts = Accounts(self.home, self.clock.now)
         self.watch = AccountWatch(
-            self.bus, self.tasks, self.terminal, self.accounts, account="work", name=name, clock=self.clock
+            self.bus, self.tasks, self.accounts, account="work", name=name, clock=self.clock
         )
         self.bus.add(self.watch)
 

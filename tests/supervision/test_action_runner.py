@@ -58,7 +58,6 @@ class Supervised(World):
         runner = ActionRunner(
             self.bus,
             journal,
-            self.terminal,
             session,
             self.policy,
             self.notes(),
@@ -137,9 +136,6 @@ def test_only_real_progress_resets_the_count(tmp_path: Path) -> None:
     assert idles() == 2
     alice.publish(PromptSubmitted(by_user=True))
     assert idles() == 2
-    alice.replaying = True
-    alice.publish(PromptSubmitted(by_user=True))
-    alice.replaying = False
     assert idles() == 0
 
 

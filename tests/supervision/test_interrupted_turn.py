@@ -23,18 +23,14 @@ from supervision.world import World
 class Life(World):
     """A session of an agent that resumes its conversation, unless `more` says otherwise."""
 
-    def __init__(self, folder: Path, id: str = "s1", *, resumed: bool = False, **more: Any) -> None:
+    def __init__(self, folder: Path, id: str = "s1", **more: Any) -> None:
         super().__init__(folder)
         self.typed: frozenset[str] = frozenset()
         self.bus.add(self)
         keys = {"resumes": True, "task": False, **more}
         session = Identity(id, "Alice", "default", folder)
-        self.bus.add(
-            InterruptedTurn(
-                self.bus, self.tasks, self.terminal, session, Records(self.home), self.notes(), **keys
-            )
-        )
-        self.bus.publish(SessionBegan(resumed=resumed))
+        self.bus.add(InterruptedTurn(self.bus, self.tasks, session, Records(self.home), self.notes(), **keys))
+        self.bus.publish(SessionBegan())
 
     @answers(InHand)
     async def in_hand(self, _: InHand, __: object) -> frozenset[str]:
@@ -78,11 +74,11 @@ def test_the_nudge_is_given_once_per_life(tmp_path: Path) -> None:
     Life(tmp_path).publish(TurnBegan())
     life = Life(tmp_path, "s2")
     (first,) = life.nudges()
-    again = Life(tmp_path, "s2", resumed=True)
+    again = Life(tmp_path, "s2")
     again.typed = frozenset({"s2-go-on"})  # by a session that was then killed
     assert not again.nudges()
     again.publish(InjectionEnded(first.injection, Outcome(Result.INJECTED)), TurnBegan())
-    assert not Life(tmp_path, "s2", resumed=True).nudges()
+    assert not Life(tmp_path, "s2").nudges()
     assert Life(tmp_path, "s3").nudges(), "this life was interrupted, too"
 
 
@@ -91,7 +87,7 @@ def test_an_untyped_nudge_is_given_by_the_next_session(tmp_path: Path) -> None:
     life = Life(tmp_path, "s2")
     (first,) = life.nudges()
     life.publish(InjectionEnded(first.injection, Outcome(Result.UNTYPED)))
-    assert Life(tmp_path, "s2", resumed=True).nudges()
+    assert Life(tmp_path, "s2").nudges()
 
 
 def test_the_users_prompt_withdraws_the_nudge(tmp_path: Path) -> None:
@@ -110,13 +106,6 @@ def test_a_task_that_never_arrived_replaces_the_nudge(tmp_path: Path, given: boo
     life = Life(tmp_path, "s2", task=True)
     Records(life.home).change("default", "Alice", lambda record: replace(record, task_given=given))
     assert bool(life.nudges()) == given
-
-
-def test_a_replayed_turn_is_ignored(tmp_path: Path) -> None:
-    life = Life(tmp_path)
-    life.replaying = True
-    life.publish(TurnBegan())
-    assert not Life(tmp_path, "s2").nudges()
 
 
 @pytest.mark.parametrize("ended", [False, True])

@@ -91,11 +91,3 @@ def test_a_dialog_that_the_user_answers_is_left_alone(tmp_path: Path) -> None:
     alice.draws("limit reached")
     alice.bus.publish(KeysTyped(b"\x1b[B", 0))
     assert alice.pressed() == b""
-
-
-def test_a_replayed_dialog_is_ignored(tmp_path: Path) -> None:
-    alice = Limited(tmp_path)
-    alice.replaying = True
-    alice.bus.publish(WAITING)
-    alice.draws("limit reached")
-    assert alice.pressed() == b""

@@ -57,7 +57,6 @@ class World:
     def __init__(self, folder: Path) -> None:
         self.home = Home.from_env({"RELAY_HOME": str(folder), "HOME": str(folder)})
         self.clock = Timers()
-        self.replaying = False
         self.last = self.clock.now()
         self.seen: list[Event] = []
         loop = asyncio.new_event_loop()

@@ -1,7 +1,7 @@
 """Reads the shim's ring, and publishes what happened and what the agent said.
 
     ring ─┬→ OutputRead, KeysTyped, TerminalResized, the ends, the losses
-          └→ OutputPipeline ─→ AgentSaid, DirectiveRead
+          └→ OutputPipeline ─→ AgentSaid, DirectiveRead; EarlierWords
 
 It runs on the session's event loop, in slices: a flood of output must not delay anything else for long. While
 the agent's words come from its own record, the output only feeds the screen, or is kept until the record is
@@ -19,7 +19,7 @@ from typing import Any
 
 from relay.agents.events import RecordLost, TurnRead, TurnShown
 from relay.directives.checkpoint import Checkpoint, Checkpoints
-from relay.directives.events import AgentSaid, DirectiveRead, SourceChosen
+from relay.directives.events import AgentSaid, DirectiveRead, EarlierWords, SourceChosen
 from relay.directives.grammar import Grammar
 from relay.directives.pipeline import OutputPipeline, Reading
 from relay.directives.screen_words import ScreenWords
@@ -40,11 +40,11 @@ from relay.terminal.events import (
     KeysHeldBack,
     KeysTyped,
     KeysWritten,
-    Notify,
     OutputEnded,
     OutputHeld,
     OutputQuiet,
     OutputRead,
+    OutputRestored,
     OutputSkipped,
     ReadingFailed,
     ScreenChanged,
@@ -120,11 +120,8 @@ class OutputReader:
         self._ended = asyncio.Event()
 
     @handles(SessionBegan)
-    def begin(self, event: SessionBegan) -> None:
-        if self._reader.unavailable is not None:
-            only = f"{self._reader.unavailable} relay reads only what the agent prints as lines."
-            self._bus.publish(Notify(only))
-        if event.resumed:
+    def begin(self, _: SessionBegan) -> None:
+        if self._bus.restoring:
             self._restore()
         self._bus.loop.add_reader(self._shim.wake, self._woken)
         self._bus.loop.call_soon(self._woken)  # within this delivery, others would get its events too late
@@ -134,8 +131,7 @@ class OutputReader:
         records = self._shim.ring
         self._checkpoints.expect(records.last_wait)
         if skip := self._shim.hello.skip:
-            records.skip_to(skip, self._shim.ring.joined.offset)
-            self._bus.publish(Notify("part of the agent's output crashed two sessions, so relay skips it."))
+            records.skip_to(skip, records.joined.offset)
         elif records.tail and (saved := self._checkpoints.load(records.tail)):
             self._pipeline.restore((saved.columns, saved.rows), saved.screen.encode("latin-1"), saved.state)
             records.skip_to(saved.position, saved.offset)
@@ -185,7 +181,7 @@ class OutputReader:
 
     @handles(FirstTurnBegan)
     def first_turn(self, _: FirstTurnBegan) -> None:
-        if not self._terminal.replaying:
+        if not self._bus.restoring:
             self._checkpoints.first_turn(self._shim.ring.done_up_to)
 
     @handles(TurnShown)
@@ -199,6 +195,8 @@ class OutputReader:
 
     @handles(TurnDrawn)
     def turn_drawn(self, _: TurnDrawn) -> None:
+        if not self._bus.restoring:
+            self._checkpoints.turn_drawn(self._shim.ring.done_up_to)
         self._pipeline.turn_drawn()
         if not self._words.keeps:
             self._words.turn()
@@ -207,7 +205,7 @@ class OutputReader:
     def submitted(self, _: PromptSubmitted) -> None:
         self._pipeline.submitted()
 
-    @handles(AgentSaid, DirectiveRead)
+    @handles(AgentSaid, DirectiveRead, EarlierWords)
     def recorded(self, event: Event) -> None:
         self._words.note(event)
 
@@ -230,12 +228,16 @@ class OutputReader:
         reader, started, offset = self._shim.ring, time.monotonic(), self._terminal.output_offset()
         while (record := reader.read()) is not None:
             self._repeat(record.position)
+            if self._bus.restoring and record.position >= reader.joined.resumes:
+                self._restored()
             self._take(record)
             if time.monotonic() - started > SLICE and reader.pending:
                 self._empty_later(0)
                 break
         else:
             self._repeat(reader.head)
+            if self._bus.restoring:
+                self._restored()
             if self._terminal.output_offset() - offset >= FLOOD and not self._ended.is_set():
                 self._empty_later(BREATH)
         self._save()
@@ -243,12 +245,21 @@ class OutputReader:
             self._bus.publish(ScreenChanged())
             self._schedule()
 
+    def _restored(self) -> None:
+        """End restoring: an earlier session has read everything so far."""
+        self._terminal.restored()
+        self._bus.publish(OutputRestored())
+        self._bus.publish(ScreenChanged())
+        self._schedule()
+
     def _repeat(self, position: int) -> None:
-        """Repeat what an earlier session saw up to `position` of the ring: waits, the first turn."""
+        """Repeat what an earlier session saw up to `position` of the ring: waits, and turns."""
         for sure in self._checkpoints.waits_until(position):
             self._publish(self._read(partial(self._pipeline.waiting, self._pipeline.now, sure=sure)))
         if self._checkpoints.begins_by(position):
             self._bus.publish(FirstTurnBegan())
+        if self._checkpoints.turn_ends_by(position):
+            self._bus.publish(TurnDrawn())
 
     def _empty_later(self, delay: float) -> None:
         self._scheduled = True
@@ -310,6 +321,8 @@ class OutputReader:
     def _output(self, record: Record) -> Record:
         """Read `record` and the output that follows, as large pieces are faster. Return the last record."""
         burst, until = self._pipeline.burst(record.data, record.time), self._checkpoints.next_expected
+        if self._bus.restoring:
+            until = min(until, self._shim.ring.joined.resumes)
 
         def joins(record: Record) -> bool:
             return record.position < until and burst.takes(record.data, record.time)
@@ -340,7 +353,7 @@ class OutputReader:
         return reading
 
     def _publish(self, reading: Reading) -> None:
-        for event in self._words.take(reading, again=self._terminal.replaying):
+        for event in self._words.take(reading):
             self._bus.publish(event)
 
     def _schedule(self) -> None:
@@ -360,6 +373,8 @@ class OutputReader:
 
     def _check(self) -> None:
         """Take the agent's unfinished line as complete if the agent waits for input."""
+        if self._bus.restoring:
+            return
         self._bus.publish(OutputQuiet())
         if self._shim.ring.pending and not self._scheduled:
             self._empty()  # the wake-up may have been lost: ARMED and HEAD are seen in either order
