@@ -31,7 +31,7 @@ from relay.injection.events import (
     MayBegin,
     Withdraw,
 )
-from relay.injection.injection import Injection, Outcome, Result
+from relay.injection.injection import THE_USER, Injection, Outcome, Result
 from relay.lifecycle import Describe, SessionClosed, SessionReady
 from relay.message import Message, Priority, State
 from relay.messaging.client import MessagingClient, current_client
@@ -57,9 +57,6 @@ STATES = {
     Result.REJECTED: State.REJECTED,
 }
 """The state in the receiver's ledger for each result; a message that was never typed stays stored."""
-
-THE_USER = "the user"
-"""The name of the user for agents: `you` would mean the agent."""
 
 LEDGER_RETRY = Backoff(1.0, 30.0)
 """The waits between two attempts to read a ledger that cannot be read."""
@@ -343,6 +340,8 @@ class Mailbox:
         # If this cannot be recorded, the message is given later anyway, or uncertain if this session dies.
         self._put_back.add(id)
         await self._catch_up_or_say()
+        if self._collecting and id not in self._given:  # an earlier session's
+            await self._taken_up()
 
     async def _catch_up_or_say(self) -> None:
         try:
