@@ -26,7 +26,7 @@ class Claude:
         self.folder = relay.home / f"agent {name}"
         self.folder.mkdir()
         self.program = self.folder / "claude"
-        run = f"import sys; sys.path.insert(0, {str(FAKE.parent)!r}); import {FAKE.stem}"  # from its byte code
+        run = f"import sys; sys.path.insert(0, {str(FAKE.parent)!r}); import {FAKE.stem}"
         self.program.write_text(f"#!{sys.executable} -SXutf8\n{run}\n")
         self.program.chmod(0o755)
 
