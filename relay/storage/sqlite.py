@@ -228,17 +228,17 @@ class Database:
         self._batch = batch
         ends: list[End] = []
         try:
-            with self._explained():
-                for job in jobs:
-                    run.append(job)
-                    ends.append(self._run(job, batch))
-                if batch.begun:
-                    self._connection.execute("COMMIT")
-        except RelayError as error:
+            for job in jobs:
+                run.append(job)
+                ends.append(self._run(job, batch))
+            if batch.begun:
+                self._connection.execute("COMMIT")
+        except (RelayError, sqlite3.Error) as error:
             if self._connection.in_transaction:
                 with contextlib.suppress(sqlite3.Error):  # then it is stuck
                     self._connection.execute("ROLLBACK")
-            return [(None, error)] * len(run), False
+            refusal = error if isinstance(error, RelayError) else self.explain(self.path, error)
+            return [(None, refusal)] * len(run), False
         finally:
             self._batch = None
             self._leave()
@@ -284,11 +284,13 @@ class Database:
             batch.saved = True
         else:
             try:
-                with self._explained():
-                    self._begin()
+                self._begin()
             except RelayError as error:
                 batch.refusal = error
                 raise
+            except sqlite3.Error as error:
+                batch.refusal = self.explain(self.path, error)
+                raise batch.refusal from error
             batch.begun = True
         batch.joined = True
         return True
@@ -555,7 +557,10 @@ class Writer(Generic[D]):
 
 def _settle(loop: asyncio.AbstractEventLoop, ends: list[_Told]) -> None:
     for settle, value, error in ends:
-        loop.call_soon(settle, value, error)
+        try:  # not `call_soon`, which would cost each job another turn of the loop
+            settle(value, error)
+        except Exception as failed:  # noqa: BLE001 (reported as asyncio reports those of its callbacks)
+            loop.call_exception_handler({"message": "a database job's callback failed", "exception": failed})
 
 
 def user_version(db: sqlite3.Connection) -> int:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from relay.message import MAX_BODY, Message, State
 from relay.messaging.envelope import (
-    MAX_RECEIPT,
     MAX_SHORT,
     Envelope,
     ForeignPayload,
@@ -20,6 +19,7 @@ from relay.messaging.envelope import (
     encode,
 )
 from relay.transport import topics
+from relay.transport.arrivals import MAX_RECEIPT
 
 TO_BOB = topics.InboxTopic("default", "bob", "alice")
 TO_ALICE = topics.InboxTopic("default", "alice", "bob")
