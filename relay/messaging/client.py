@@ -331,17 +331,17 @@ class MessagingClient:
         With `stored`: the message was not typed after `injecting`, and waits again.
         """
 
-        def settle(ledger: Ledger) -> Message | None:
+        def settle(ledger: Ledger) -> str | None:
             return ledger.inbox.settle(self.team, self.name, id, state, detail, route=route, role=role)
 
-        await self._ledger.run(settle, self._settled)
+        def settled(sender: str | None) -> None:
+            if sender is None:  # the receipt is for another home
+                self._receiver.publisher.wake()
+            else:
+                injected = (id, route, role) if state is State.INJECTED else None
+                ring_back(self._listener.tracker.home, self.team, sender, injected)
 
-    def _settled(self, message: Message | None) -> None:
-        """Tell the sender of a message in this home; None: the receipt is for another home."""
-        if message is None:
-            self._receiver.publisher.wake()
-        else:
-            ring_back(self._listener.tracker.home, self.team, message)
+        await self._ledger.run(settle, settled)
 
     async def roster(self, name: str | None = None) -> list[Presence]:
         """Return all known agents of the team, by name; for agents of this home, always up to date.

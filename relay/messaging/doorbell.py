@@ -98,11 +98,12 @@ def ring_for(home: Home, team: str, messages: Iterable[Message]) -> None:
         ring(home, team, to, f"{_MAIL}{message.id}")
 
 
-def ring_back(home: Home, team: str, message: Message) -> None:
-    """Tell the sender of `message`, in this home, that it was settled."""
-    injected = message.state is State.INJECTED
-    what = f"{_INJECTED}{message.id} {message.route or ''} {message.role or ''}" if injected else _ALL
-    ring(home, team, message.sender, what)
+def ring_back(
+    home: Home, team: str, sender: str, injected: tuple[str, str | None, str | None] | None
+) -> None:
+    """Tell the `sender` of a message, in this home, that it was settled. injected: as in Rings."""
+    what = _ALL if injected is None else _INJECTED + " ".join(word or "" for word in injected)
+    ring(home, team, sender, what)
 
 
 def ring(home: Home, team: str, name: str, what: str = _ALL) -> bool:

@@ -161,7 +161,7 @@ class Traced(sqlite3.Connection):
         self.set_trace_callback(self.found.append)
 
 
-STATEMENTS, JOBS = 11, 4
+STATEMENTS, JOBS = 7, 4
 """What a message within a home costs at most: SQL statements of all processes, and jobs of their ledgers."""
 
 
