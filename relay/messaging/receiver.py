@@ -24,7 +24,7 @@ from relay import names
 from relay.errors import LedgerError
 from relay.eventbus import Event
 from relay.message import Message, State
-from relay.messaging.envelope import Envelope, ForeignPayload, Receipt, decode
+from relay.messaging.envelope import Envelope, ForeignPayload, Receipt, copied, decode
 from relay.messaging.events import MessageStored, OutcomeReported, StatusReported
 from relay.messaging.inbox import NEWS
 from relay.messaging.ledger import Ledger
@@ -157,6 +157,9 @@ class Receiver:
         """Hand the ledger a payload for the agent, unless it has the message. Raise ForeignPayload."""
         if inbound.retained:
             raise ForeignPayload("retained, as no message is")  # it would come with each subscription
+        if (id := copied(inbound.payload)) is not None:
+            self.look_soon(id)  # unless the bell was faster than the broker
+            return None
         if (taking := self._take(decode(inbound.payload, topic))) is not None:
             taking.add_done_callback(partial(self._taken, inbound))
         return taking
@@ -256,7 +259,7 @@ class Receiver:
     def _take(self, item: Envelope | Receipt) -> asyncio.Future[Any] | None:
         """Hand `item` to the ledger. The awaitable raises ForeignPayload and LedgerError."""
         if isinstance(item, Envelope) and item.sequence == 0:
-            self.look_soon(item.message.id)  # unless the bell was faster than the broker
+            self.look_soon(item.message.id)
             return None
 
         def take(ledger: Ledger) -> None:
