@@ -55,7 +55,15 @@ class Priority(StrEnum):
     @property
     def rank(self) -> int:
         """Return the number stored in the ledger; 0 goes first."""
-        return list(Priority).index(self)
+        return _RANKS[self]
+
+    @classmethod
+    def of_rank(cls, rank: int) -> Priority:
+        return _RANKED[rank]
+
+
+_RANKED = list(Priority)
+_RANKS = {priority: rank for rank, priority in enumerate(Priority)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,7 +127,7 @@ class Typist:
     async def _attempt(self, mark: str, steps: Coroutine[Any, Any, str | None], shown: Proof) -> Outcome:
         """Run `steps`, which return the remaining doubt. shown: the proof if there is none."""
         self._seen.clear()
-        self._before = tuple(self._terminal.screen_text())
+        self._before = () if shown == "echo" else tuple(self._terminal.screen_text())
         self.arrived = False
         self._began = self._clock()
         self._end = closing_mark(mark)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from typing import Any
 
@@ -102,13 +102,13 @@ class Unfinished:
                 "end": _bare(text)[-_END:],
                 "lines": style is Style.LINES,
                 "position": self._terminal.position,
-                "injections": [asdict(each) for each in injections],
+                "injections": [_fields(each) for each in injections],
                 "outcome": None,
             }
         )
 
     def end(self, outcome: Outcome) -> None:
-        self._progress.keep({**self._progress.kept, "outcome": asdict(outcome)})
+        self._progress.keep({**self._progress.kept, "outcome": _fields(outcome)})
 
     # In the session that follows.
 
@@ -278,6 +278,11 @@ def alone(screen: ScreenSnapshot, found: Found, profile: Profile) -> bool:
     if any(rule.state == "draft" for rule in profile.states):
         return state("word") == "draft" and state("") in {"ready", None}
     return state("") == "ready"
+
+
+def _fields(item: Injection | Outcome) -> dict[str, Any]:
+    """Return the fields of `item`; `asdict` would copy each value."""
+    return {each.name: getattr(item, each.name) for each in fields(item)}
 
 
 def _bare(text: str) -> str:

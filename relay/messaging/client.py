@@ -178,7 +178,8 @@ class MessagingClient:
             await _enter(self._resources, self._connector.use())
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._sweep())
-                tasks.create_task(self._answer_bell())
+                self._rung(Rings(mail=[], all=True, injected=[]))
+                self._bell.listen(self._rung)
                 tasks.create_task(self._stay_connected())
         except ExceptionGroup as group:
             if (fatal := group.subgroup((NameInUse, LedgerGone))) is None:
@@ -330,17 +331,17 @@ class MessagingClient:
         With `stored`: the message was not typed after `injecting`, and waits again.
         """
 
-        def settle(ledger: Ledger) -> Message | None:
+        def settle(ledger: Ledger) -> str | None:
             return ledger.inbox.settle(self.team, self.name, id, state, detail, route=route, role=role)
 
-        await self._ledger.run(settle, self._settled)
+        def settled(sender: str | None) -> None:
+            if sender is None:  # the receipt is for another home
+                self._receiver.publisher.wake()
+            else:
+                injected = (id, route, role) if state is State.INJECTED else None
+                ring_back(self._listener.tracker.home, self.team, sender, injected)
 
-    def _settled(self, message: Message | None) -> None:
-        """Tell the sender of a message in this home; None: the receipt is for another home."""
-        if message is None:
-            self._receiver.publisher.wake()
-        else:
-            ring_back(self._listener.tracker.home, self.team, message)
+        await self._ledger.run(settle, settled)
 
     async def roster(self, name: str | None = None) -> list[Presence]:
         """Return all known agents of the team, by name; for agents of this home, always up to date.
@@ -367,22 +368,15 @@ class MessagingClient:
 
         return await self._ledger.run(standing)
 
-    async def _answer_bell(self) -> None:
-        """Look into the ledger whenever another process of this home rings, and first of all."""
-        rings = Rings(mail=True, all=True, injected=[])
-        while True:
-            told = [self._receiver.injected(*each) for each in rings.injected]
-            everything = rings.all or not all(told)
-            try:
-                if rings.mail or everything:
-                    await self._receiver.look(outcomes=everything)
-                if rings.all:  # a receiver in another home may have appeared
-                    self._receiver.publisher.wake()
-            except LedgerGone:
-                raise
-            except LedgerError as error:  # the sweep tries again
-                self._status.trouble(error)
-            rings = await self._bell.rung()
+    def _rung(self, rings: Rings) -> None:
+        """Look into the ledger: another process of this home has rung."""
+        told = [self._receiver.injected(*each) for each in rings.injected]
+        if rings.all or not all(told):
+            self._receiver.look_soon()
+        for id in rings.mail:
+            self._receiver.look_soon(id)
+        if rings.all:  # a receiver in another home may have appeared
+            self._receiver.publisher.wake()
 
     async def _sweep(self) -> None:
         """Expire messages that have waited too long, and forget old ones, whatever the broker does."""
@@ -469,7 +463,7 @@ class MessagingClient:
         self._status.connect(transport.endpoint.url)
         tasks.create_task(self._listener.run(transport))
         tasks.create_task(self._receiver.announcer.run(transport, self._on_announced))
-        self._receiver.publisher.start(transport, tasks)
+        tasks.create_task(self._receiver.publisher.run(transport))
         tasks.create_task(self._proxies.run())
 
     @contextlib.asynccontextmanager

@@ -1,6 +1,6 @@
 """Doorbells: tell a session that another session of its home has changed the ledger for it.
 
-    ring ─→ RUN/couriers/TEAM/NAME.bell, a FIFO beside the lock of the name ─→ Doorbell.rung
+    ring ─→ RUN/couriers/TEAM/NAME.bell, a FIFO beside the lock of the name ─→ Doorbell
 
 A ring says where to look, or how a message arrived. A lost ring does no harm: a session looks when it starts,
 and from time to time.
@@ -11,71 +11,74 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from relay.home import Home, private_directory
 from relay.message import Message, State
 from relay.transport.topics import level
 
-_MAIL, _ALL, _INJECTED = "mail", "all", "injected "
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+
+_MAIL, _ALL, _INJECTED = "mail ", "all", "injected "
 
 
 @dataclass(frozen=True, slots=True)
 class Rings:
-    """The rings since the last call. mail: look for new messages. all: look for everything.
+    """Rings at one time. mail: look for the new messages with these ids. all: look for everything.
 
     injected: the messages that were given to their receivers: id, route, role.
     """
 
-    mail: bool
+    mail: list[str]
     all: bool
     injected: list[tuple[str, str | None, str | None]]
 
 
 class Doorbell:
-    """The bell of `name` on the running event loop, only for the holder of the name; a context manager."""
+    """The bell of `name`, only for the holder of the name; a context manager."""
+
+    _loop: AbstractEventLoop | None = None
 
     def __init__(self, home: Home, team: str, name: str) -> None:
         """Create and open the FIFO. Raise OSError."""
         path = make_fifo(_path(home, team, name))
-        self._said = b""
         self._reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
         # Our own writer prevents end of file, which would make the reader ready for ever.
         self._writer = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
 
     def __enter__(self) -> Self:
-        import asyncio  # commands that only ring do without
-
-        self._rung = asyncio.Event()
-        self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(self._reader, self._hear)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._loop.remove_reader(self._reader)
+        if self._loop is not None:
+            self._loop.remove_reader(self._reader)
         os.close(self._reader)
         os.close(self._writer)
 
-    async def rung(self) -> Rings:
-        """Wait until the bell has been rung since the last call."""
-        await self._rung.wait()
-        self._rung.clear()
-        lines, self._said = self._said.decode().splitlines(), b""
-        injected = []
+    def listen(self, rung: Callable[[Rings], None]) -> None:
+        """Call `rung` whenever the bell is rung, and at once if it has been."""
+        import asyncio  # commands that only ring do without
+
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._reader, lambda: rung(self._read()))
+
+    def _read(self) -> Rings:
+        lines, mail, injected = [], [], []
+        with contextlib.suppress(BlockingIOError):
+            # Whole lines: as much as a FIFO holds (pipe(7)).
+            lines = os.read(self._reader, 1 << 16).decode().splitlines()
         for line in lines:
             if line.startswith(_INJECTED):
                 id, route, role = line.removeprefix(_INJECTED).split(" ")
                 injected.append((id, route or None, role or None))
-        return Rings(_MAIL in lines, _ALL in lines, injected)
-
-    def _hear(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            self._said += os.read(self._reader, 1 << 16)  # whole lines: as much as a FIFO holds (pipe(7))
-        self._rung.set()
+            elif line.startswith(_MAIL):
+                mail.append(line.removeprefix(_MAIL))
+        return Rings(mail, _ALL in lines, injected)
 
 
 def make_fifo(path: Path) -> Path:
@@ -91,15 +94,16 @@ def make_fifo(path: Path) -> Path:
 
 def ring_for(home: Home, team: str, messages: Iterable[Message]) -> None:
     """Ring the bells of the receivers for which `messages`, just sent, are stored in this home."""
-    for to in {message.to for message in messages if message.state is State.STORED}:
-        ring(home, team, to, _MAIL)
+    for to, message in {each.to: each for each in messages if each.state is State.STORED}.items():
+        ring(home, team, to, f"{_MAIL}{message.id}")
 
 
-def ring_back(home: Home, team: str, message: Message) -> None:
-    """Tell the sender of `message`, in this home, that it was settled."""
-    injected = message.state is State.INJECTED
-    what = f"{_INJECTED}{message.id} {message.route or ''} {message.role or ''}" if injected else _ALL
-    ring(home, team, message.sender, what)
+def ring_back(
+    home: Home, team: str, sender: str, injected: tuple[str, str | None, str | None] | None
+) -> None:
+    """Tell the `sender` of a message, in this home, that it was settled. injected: as in Rings."""
+    what = _ALL if injected is None else _INJECTED + " ".join(word or "" for word in injected)
+    ring(home, team, sender, what)
 
 
 def ring(home: Home, team: str, name: str, what: str = _ALL) -> bool:

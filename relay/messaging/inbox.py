@@ -194,8 +194,8 @@ class Inbox:
 
     def injecting(self, team: str, name: str, id: str) -> None:
         """Record that typing `id` into `name` begins. Raise MessageRefused if the message no longer waits."""
-        mark = f"UPDATE messages SET injecting = 1 WHERE {_ITS} AND state = 'stored'"
-        if not self._db.write(mark, *keys(team, name), id):
+        mark = f"UPDATE messages SET injecting = 1 WHERE {_ITS} AND state = 'stored' RETURNING 1"
+        if not self._db.change(mark, *keys(team, name), id):
             raise MessageRefused("it was dropped or has expired before it could be typed.")
 
     def settle(
@@ -208,26 +208,24 @@ class Inbox:
         *,
         route: str | None = None,
         role: str | None = None,
-    ) -> Message | None:
+    ) -> str | None:
         """Record the final state of message `id` at `name` (injected, uncertain or rejected), and its route.
 
-        Return it if it was sent in this home, and its sender is to be told. With `stored`: the message was
-        not typed after `injecting`, and waits again.
+        Return its sender if it was sent in this home, to be told. With `stored`: the message was not typed
+        after `injecting`, and waits again.
         """
         if state not in {State.STORED, State.INJECTED, State.UNCERTAIN, State.REJECTED}:
             raise ValueError(f"a receiver cannot settle a message as {state}")
         its = (*keys(team, name), id)
         if state is State.STORED:
-            self._db.write(f"UPDATE messages SET injecting = 0 WHERE {_ITS} AND state = 'stored'", *its)
+            self._db.change(f"UPDATE messages SET injecting = 0 WHERE {_ITS} AND state = 'stored'", *its)
             return None
-        with self._db.transaction() as db:
-            settled = db.execute(  # unless it was settled differently meanwhile
-                "UPDATE messages SET state = ?, detail = ?, route = ?, role = ? "
-                f"WHERE {_ITS} AND state IN ('stored', 'uncertain') "
-                f"RETURNING told IS NOT NULL, {COLUMNS}",
-                (state, detail, route, role, *its),
-            ).fetchone()
-        return message_of(settled[1:]) if settled is not None and settled[0] else None
+        settled = self._db.change(  # unless it was settled differently meanwhile
+            "UPDATE messages SET state = ?, detail = ?, route = ?, role = ? "
+            f"WHERE {_ITS} AND state IN ('stored', 'uncertain') RETURNING iif(told IS NULL, NULL, sender)",
+            *(state, detail, route, role, *its),
+        )
+        return settled[0][0] if settled else None
 
     def begun(self, team: str) -> list[str]:
         """Return the agents of `team` into which a session is typing, according to the ledger."""
@@ -241,8 +239,9 @@ class Inbox:
         """
         query = f"SELECT id FROM messages WHERE team = ? AND to_key = ? AND {_STORED} AND injecting"
         left = [id for (id,) in self._db.rows(query, *keys(team, name)) if id not in in_hand]
-        for id in left:
-            self.settle(team, name, id, State.UNCERTAIN, TYPING)
+        with self._db.transaction():
+            for id in left:
+                self.settle(team, name, id, State.UNCERTAIN, TYPING)
         return left
 
     def receipts(self, team: str, name: str, limit: int) -> list[Receipt]:

@@ -10,7 +10,6 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from relay import names
@@ -83,21 +82,8 @@ class Outbox:
         Raise MessageRefused, and commit nothing, if too many messages of the sender wait, or a receiver was a
         run that has ended; a broadcast omits such a receiver.
         """
-        now = self._db.now()
+        now, when = self._db.now(), time.time()
         ttl = WEEK if outgoing.ttl is None else outgoing.ttl
-        draft = Message(
-            id="",
-            sender=sender,
-            to="",
-            body=outgoing.body,
-            time=time.time(),
-            thread=outgoing.thread,
-            reply_to=outgoing.reply_to,
-            priority=outgoing.priority,
-            channel=channel,
-            depth=outgoing.depth,
-            expires=now + ttl if ttl else None,
-        )
         more: dict[str, Any] = {"fanout": os.urandom(8).hex() if fanout else None, "accepted": now}
         if outgoing.place is not None:
             more |= {"session": outgoing.session, "said": str(outgoing.place)}
@@ -121,17 +107,27 @@ class Outbox:
                         f"messages to a name given with `relay wrap -n {to}` wait for the next agent of that "
                         "name."
                     )
-                message = replace(draft, id=os.urandom(8).hex(), to=to)
-                columns = more | {"owner": facts.owner, "sent_by": facts.sent_by}
                 why = None
                 if limits is not None:
                     pair = Pair(facts.held, facts.released, facts.lately, broadcasts)
                     why = suspicion(pair, limits, outgoing.depth)
-                if why is not None:
-                    message = replace(message, state=State.HELD, detail=why)
-                else:
-                    expires = None if _is_read_here(facts.pair) else message.expires
-                    message = replace(message, state=facts.state, expires=expires)
+                message = Message(
+                    id=os.urandom(8).hex(),
+                    sender=sender,
+                    to=to,
+                    body=outgoing.body,
+                    time=when,
+                    state=facts.state if why is None else State.HELD,
+                    thread=outgoing.thread,
+                    detail=why,
+                    reply_to=outgoing.reply_to,
+                    priority=outgoing.priority,
+                    channel=channel,
+                    depth=outgoing.depth,
+                    expires=now + ttl if ttl and not (why is None and _is_read_here(facts.pair)) else None,
+                )
+                columns = more | {"owner": facts.owner, "sent_by": facts.sent_by}
+                if why is None:
                     columns |= facts.columns(db, outgoing.priority.rank, now, copied=copied)
                 insert(db, team, message, told=message.state, **columns)
                 messages.append(message)
@@ -291,7 +287,7 @@ def _broadcasts(db: sqlite3.Connection, who: tuple[str, ...], now: float) -> lis
 def _is_read_here(pair: Sequence[str]) -> bool:
     """Return True for a message to the user, who reads it in this home's ledger."""
     _, sender, to = pair
-    return names.same(to, names.PERSON) and not names.same(sender, names.PERSON)
+    return to == names.key(names.PERSON) != sender
 
 
 _LATE = {

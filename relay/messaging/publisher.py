@@ -24,6 +24,7 @@ import contextlib
 import logging
 import math
 import random
+from collections import deque
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -78,14 +79,17 @@ class Publisher:
     bus: str
     _wake: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _idle: asyncio.Event = field(default_factory=asyncio.Event, init=False)
-    _copies: list[Envelope] = field(default_factory=list, init=False)
-    _copied: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _transport: MqttTransport | None = field(default=None, init=False)
+    _copies: deque[Envelope] = field(default_factory=lambda: deque(maxlen=COPIES), init=False)
 
     def copy(self, copies: list[Envelope]) -> None:
         """Publish messages within this home once, for whoever listens: the receiver has them without it."""
-        self._copies = [*self._copies, *copies][-COPIES:]
-        if copies:
-            self._copied.set()
+        self._copies += copies
+        # At QoS 0: brokers keep none for a receiver that is away.
+        while self._copies and self._transport is not None:
+            if not self._transport.send(self._topic(self._copies[0]), encode(self._copies[0])):
+                break
+            self._copies.popleft()
 
     def wake(self) -> None:
         """Look for what is due, after all jobs handed to the ledger so far."""
@@ -99,21 +103,16 @@ class Publisher:
             async with asyncio.timeout(FLUSH):
                 await self._idle.wait()
 
-    def start(self, transport: MqttTransport, tasks: asyncio.TaskGroup) -> None:
-        """Start `tasks` that publish over `transport`; they raise ConnectionLost and LedgerError."""
-        tasks.create_task(self.run(transport))
-        tasks.create_task(self.publish_copies(transport))
-
-    async def publish_copies(self, transport: MqttTransport) -> None:
-        while True:
-            await self._copied.wait()
-            self._copied.clear()
-            copies, self._copies = self._copies, []
-            for each in copies:  # at QoS 0: brokers keep none for a receiver that is away
-                await transport.publish(self._topic(each), encode(each), qos=0)
-
     async def run(self, transport: MqttTransport) -> None:
-        await self.ledger.run(lambda ledger: ledger.transit.resume(self.team, self.sender))
+        """Publish over `transport` until cancelled. Raise ConnectionLost and LedgerError."""
+        self._transport = transport
+        try:
+            await self.ledger.run(lambda ledger: ledger.transit.resume(self.team, self.sender))
+            await self._run(transport)
+        finally:
+            self._transport = None
+
+    async def _run(self, transport: MqttTransport) -> None:
         now = asyncio.get_running_loop().time
         while True:
             self._wake.clear()
@@ -236,7 +235,7 @@ class ProxyPublishers:
                 await transport.subscribe(topics.inbox_filter(self.team, sender), 1, insist=True)
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(LINGER), asyncio.TaskGroup() as tasks:
-                        publisher.start(transport, tasks)
+                        tasks.create_task(publisher.run(transport))
                         tasks.create_task(self._receive(transport, publisher))
         # Await nothing here: a cancellation meanwhile would be raised as a group, not as itself.
         except* (BrokerError, HomeError) as group:

@@ -1,6 +1,6 @@
 """Receives for one agent: messages to the inbox, receipts to the outbox, presences.
 
-transport ─→ arrivals: each publisher in turn
+transport: each publisher in turn
           ─→ topics, envelope: does it match its topic? ───┬→ inbox.store, a receipt ─┐
                                                            ├→ transit.receipt ────────┤
                                                            ├→ it is from this home ───┴→ look
@@ -24,8 +24,7 @@ from relay import names
 from relay.errors import LedgerError
 from relay.eventbus import Event
 from relay.message import Message, State
-from relay.messaging.arrivals import Arrivals
-from relay.messaging.envelope import MAX_RECEIPT, Envelope, ForeignPayload, Receipt, decode
+from relay.messaging.envelope import Envelope, ForeignPayload, Receipt, copied, decode
 from relay.messaging.events import MessageStored, OutcomeReported, StatusReported
 from relay.messaging.inbox import NEWS
 from relay.messaging.ledger import Ledger
@@ -34,7 +33,8 @@ from relay.messaging.publisher import Publisher
 from relay.storage.sqlite import Writer
 from relay.transport import name_claims, presence, topics
 from relay.transport.announcer import Announcer
-from relay.transport.mqtt import Inbound, MqttTransport
+from relay.transport.arrivals import MAX_RECEIPT, Inbound
+from relay.transport.mqtt import MqttTransport
 from relay.transport.name_claims import NameClaim
 
 TROUBLE_OVER = 150.0
@@ -119,7 +119,6 @@ class Receiver:
     status: ConnectionStatus
     publish: Callable[[Event], None]
     ignored: int = 0
-    _arrivals: Arrivals = field(default_factory=Arrivals, init=False)
     _seen: int = field(default=0, init=False)  # the turn of the last message reported
     _looking: asyncio.Future[Any] | None = field(default=None, init=False)  # the last look
     _wanted: set[str] = field(default_factory=set, init=False)  # ids to look for; "": everything
@@ -130,27 +129,25 @@ class Receiver:
     async def run(self, transport: MqttTransport) -> None:
         """Receive over `transport` until it is lost. Raise ConnectionLost."""
         taking = deque[asyncio.Future[Any]]()  # the ledger commits queued payloads together
-        self._arrivals = Arrivals()
-        async with contextlib.aclosing(self._arrivals.in_turn(transport.arriving())) as arriving:
-            async for inbound in arriving:
-                with self._tolerant(inbound):
-                    match topics.parse(inbound.topic):
-                        case topics.InboxTopic() as topic:
-                            if (handed := self._hand_over(inbound, topic)) is not None:
-                                taking.append(handed)
-                        case topics.PresenceTopic(name=level):
-                            self._hear(inbound, level)
-                        case None:
-                            raise ForeignPayload("not a topic of ours")
-                while taking and (taking[0].done() or len(taking) > TAKING):
-                    await asyncio.wait([taking.popleft()])
+        async for inbound in transport.arriving():
+            with self._tolerant(inbound):
+                match topics.parse(inbound.topic):
+                    case topics.InboxTopic() as topic:
+                        if (handed := self._hand_over(inbound, topic)) is not None:
+                            taking.append(handed)
+                    case topics.PresenceTopic(name=level):
+                        self._hear(inbound, level)
+                    case None:
+                        raise ForeignPayload("not a topic of ours")
+            while taking and (taking[0].done() or len(taking) > TAKING):
+                await asyncio.wait([taking.popleft()])
 
     def finish(self, transport: MqttTransport) -> None:
         """Process the receipts that arrived over `transport`, now closed: the broker has forgotten them.
 
         Senders that got no receipt publish their messages again.
         """
-        for inbound in (*self._arrivals.left(), *transport.left()):
+        for inbound in transport.left():
             topic = topics.parse(inbound.topic)
             if len(inbound.payload) <= MAX_RECEIPT and isinstance(topic, topics.InboxTopic):
                 with self._tolerant(inbound):
@@ -160,6 +157,9 @@ class Receiver:
         """Hand the ledger a payload for the agent, unless it has the message. Raise ForeignPayload."""
         if inbound.retained:
             raise ForeignPayload("retained, as no message is")  # it would come with each subscription
+        if (id := copied(inbound.payload)) is not None:
+            self.look_soon(id)  # unless the bell was faster than the broker
+            return None
         if (taking := self._take(decode(inbound.payload, topic))) is not None:
             taking.add_done_callback(partial(self._taken, inbound))
         return taking
@@ -204,15 +204,18 @@ class Receiver:
         self._looking.add_done_callback(self._looked)
         return self._looking
 
-    def _look_soon(self, id: str = "") -> None:
-        """Look once the running look is over; for a message `id`, only if that look has not found it."""
+    def look_soon(self, id: str = "") -> None:
+        """Look once the running look is over; for a message `id`, only if that look has not found it.
+
+        "": look for outcomes, too. The sweep tries again if the ledger cannot be read.
+        """
         self._wanted.add(id)
         if self._looking is None or self._looking.done():
             self._looked()
 
     def _looked(self, end: asyncio.Future[Any] | None = None) -> None:
-        if end is not None and not end.cancelled():
-            end.exception()  # raised where it is awaited; otherwise the sweep looks again
+        if end is not None and not end.cancelled() and isinstance(error := end.exception(), LedgerError):
+            self.status.trouble(error)
         wanted = self._wanted.difference(self._recent)
         self._wanted.clear()
         if wanted:
@@ -232,13 +235,13 @@ class Receiver:
                 self._recent.append(message.id)
                 self.publish(MessageStored(message))
         if len(arrived) >= NEWS:
-            self._look_soon()
+            self.look_soon()
 
     def sent(self, messages: Iterable[Message]) -> None:
         """Remember messages of the agent, to report the outcome that its receiver tells (`injected`)."""
         self._in_flight.update((message.id, message) for message in messages)
-        for id in [*self._in_flight][:-NEWS]:
-            del self._in_flight[id]
+        while len(self._in_flight) > NEWS:
+            del self._in_flight[next(iter(self._in_flight))]
 
     def injected(self, id: str, route: str | None, role: str | None) -> bool:
         """Report that a message was given to its receiver; return False if that takes a look.
@@ -248,7 +251,7 @@ class Receiver:
         if (message := self._in_flight.pop(id, None)) is None:
             return False
         if not self._known:
-            asyncio.get_running_loop().call_later(KNOWN, self._look_soon)
+            asyncio.get_running_loop().call_later(KNOWN, self.look_soon)
         self._known.add(id)
         self.publish(OutcomeReported(replace(message, state=State.INJECTED, route=route, role=role)))
         return True
@@ -256,7 +259,7 @@ class Receiver:
     def _take(self, item: Envelope | Receipt) -> asyncio.Future[Any] | None:
         """Hand `item` to the ledger. The awaitable raises ForeignPayload and LedgerError."""
         if isinstance(item, Envelope) and item.sequence == 0:
-            self._look_soon(item.message.id)  # unless the bell was faster than the broker
+            self.look_soon(item.message.id)
             return None
 
         def take(ledger: Ledger) -> None:
@@ -267,7 +270,7 @@ class Receiver:
 
         def taken(_: None) -> None:
             self.publisher.wake()
-            self._look_soon()
+            self.look_soon()
 
         return self.ledger.run(take, taken)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -70,8 +70,9 @@ FLOOD, BREATH = 1 << 14, 0.01
 Large pieces are read at a gigabyte a second, small ones more slowly.
 """
 
-WAITING_CHECKS = (0.03, 0.1, 0.25, 0.5, 1.0, 2.0)
-"""Seconds after the last output at which to check if the program waits for input at an unfinished line."""
+WAITING_CHECKS = (0.03, 0.07, 0.15, 0.25, 0.5, 1.0)
+"""Seconds from the last output to the first check if the program waits for input at an unfinished line, and
+from each check to the next."""
 
 _SIGNALS: dict[int, type[Event]] = {
     ring.DETACH: DetachRequested,
@@ -113,7 +114,7 @@ class OutputReader:
         self._pipeline.muted = source != TERMINAL
         self._words = words
         self._ticking: asyncio.TimerHandle | None = None
-        self._checks: list[asyncio.TimerHandle] = []
+        self._checking: asyncio.TimerHandle | None = None
         self._scheduled = False
         self._failed = False
         self._checkpoints = checkpoints
@@ -158,7 +159,7 @@ class OutputReader:
         self._bus.loop.remove_reader(self._shim.wake)
         if self._ended.is_set():
             self._checkpoints.remove()
-        for timer in (self._ticking, *self._checks):
+        for timer in (self._ticking, self._checking):
             if timer is not None:
                 timer.cancel()
 
@@ -358,9 +359,12 @@ class OutputReader:
 
     def _schedule(self) -> None:
         self._tick_later()
-        for timer in self._checks:
-            timer.cancel()
-        self._checks = [self._bus.loop.call_later(delay, self._check) for delay in WAITING_CHECKS]
+        self._check_later(WAITING_CHECKS)
+
+    def _check_later(self, pauses: Sequence[float]) -> None:
+        if self._checking is not None:
+            self._checking.cancel()
+        self._checking = self._bus.loop.call_later(pauses[0], self._check, pauses[1:]) if pauses else None
 
     def _tick_later(self) -> None:
         if self._ticking is None and self._pipeline.settling and not self._ended.is_set():
@@ -371,8 +375,9 @@ class OutputReader:
         self._publish(self._read(lambda: self._pipeline.tick(time.monotonic())))
         self._tick_later()
 
-    def _check(self) -> None:
+    def _check(self, pauses: Sequence[float]) -> None:
         """Take the agent's unfinished line as complete if the agent waits for input."""
+        self._check_later(pauses)
         if self._bus.restoring:
             return
         self._bus.publish(OutputQuiet())
@@ -382,9 +387,7 @@ class OutputReader:
         if self._ended.is_set() or self._shim.ring.pending or not self._terminal.waits_for_input():
             return
         if sure := self._terminal.waits_for_input(sure=True):
-            for timer in self._checks:
-                timer.cancel()
-            self._checks = []
+            self._check_later(())
         self._publish(self._read(lambda: self._pipeline.waiting(time.monotonic(), sure=sure)))
         position = self._shim.ring.done_up_to
         self._shim.ring.note_wait(position, sure)

@@ -166,11 +166,12 @@ class AgentView:
         found: list[str] = []
         for row in rows:
             bare = row.rstrip(INPUT_BORDER)
-            if bare.endswith(ends) and (end := next(filter(bare.endswith, ends))):
+            end = bare[bare.rfind("[") :] if "[" in bare else ""  # a closing mark
+            if end in ends:
                 begin = end.replace("/", "")[:-1] + " "
                 first = next((y for y in range(len(found) - 1, -1, -1) if begin in found[y]), len(found))
                 del found[first:]
-            elif not row or not _is_part(row, text):
+            elif not text or not _is_part(row, text):
                 found.append(row)
         return found
 

@@ -34,6 +34,8 @@ MAX_BATCH = 256
 
 _WAL_EVERY = 0.005  # seconds between two attempts to switch a file to WAL
 
+_BEGIN = "BEGIN IMMEDIATE"  # wait for other writers now, before reading anything that could become stale
+
 End = tuple[Any, BaseException | None]
 """The value and the error of a job; one of them is None."""
 
@@ -191,6 +193,20 @@ class Database:
         with self.transaction() as db:
             return db.execute(statement, values).rowcount
 
+    def change(self, statement: str, *values: object) -> list[Any]:
+        """Commit one statement, and return its rows (RETURNING): the only change of a job, the last to raise.
+
+        It needs no transaction of its own, which would take three statements.
+        """
+        if (batch := self._batch) is None:
+            with self.transaction() as db:
+                return db.execute(statement, values).fetchall()
+        if batch.begun:  # if it fails, it undoes itself
+            return self.rows(statement, *values)
+        rows = self._start(batch, statement, values)
+        self._leave()
+        return rows
+
     def data_version(self) -> int:
         """Return a number that changes whenever another connection has committed."""
         ((version,),) = self.rows("PRAGMA data_version")
@@ -201,17 +217,17 @@ class Database:
 
         Take each job only when those before it have run, so more may arrive while these wait for a lock.
         The changes of a job that raises are rolled back without effect on the others.  If the transaction
-        cannot be committed (the disk is full), each job is run once more, in its own transaction: it must be
-        safe to run twice.
+        cannot be committed (the disk is full), each of its jobs is run once more, in its own transaction: it
+        must be safe to run twice.
         """
         batch = _Batch()
         coming, run = iter(jobs), list[Callable[[Any], Any]]()
         ends, whole = self._attempt(coming, batch, run)
         if not whole:
             run += coming
-            if len(run) > 1:
-                ends = []
-                for job in run:
+            if len(run) > batch.kept + 1:
+                ends = ends[: batch.kept]
+                for job in run[batch.kept :]:
                     batch = _Batch(refusal=batch.refusal)  # wait only once for a lock that stays
                     ends += self._attempt([job], batch, [])[0]
         return ends
@@ -228,17 +244,19 @@ class Database:
         self._batch = batch
         ends: list[End] = []
         try:
-            with self._explained():
-                for job in jobs:
-                    run.append(job)
-                    ends.append(self._run(job, batch))
-                if batch.begun:
-                    self._connection.execute("COMMIT")
-        except RelayError as error:
+            for job in jobs:
+                run.append(job)
+                if not batch.begun:
+                    batch.kept = len(ends)
+                ends.append(self._run(job, batch))
+            if batch.begun:
+                self._connection.execute("COMMIT")
+        except (RelayError, sqlite3.Error) as error:
             if self._connection.in_transaction:
                 with contextlib.suppress(sqlite3.Error):  # then it is stuck
                     self._connection.execute("ROLLBACK")
-            return [(None, error)] * len(run), False
+            refusal = error if isinstance(error, RelayError) else self.explain(self.path, error)
+            return [*ends[: batch.kept], *[(None, refusal)] * (len(run) - batch.kept)], False
         finally:
             self._batch = None
             self._leave()
@@ -273,8 +291,6 @@ class Database:
 
         Return True if this is the first change of the job.
         """
-        if batch.refusal is not None:  # do not wait for the lock again
-            raise batch.refusal
         if batch.begun and not self._connection.in_transaction:
             raise sqlite3.OperationalError(_LOST)
         if batch.joined:
@@ -283,15 +299,23 @@ class Database:
             self._connection.execute("SAVEPOINT job")
             batch.saved = True
         else:
-            try:
-                with self._explained():
-                    self._begin()
-            except RelayError as error:
-                batch.refusal = error
-                raise
+            self._start(batch)
             batch.begun = True
         batch.joined = True
         return True
+
+    def _start(self, batch: _Batch, statement: str = _BEGIN, values: Sequence[object] = ()) -> list[Any]:
+        """Execute the first statement of `batch`; only one of its jobs waits for a lock that stays."""
+        if batch.refusal is not None:
+            raise batch.refusal
+        try:
+            return self._begin(statement, values)
+        except RelayError as error:
+            batch.refusal = error
+            raise
+        except sqlite3.Error as error:
+            batch.refusal = self.explain(self.path, error)
+            raise batch.refusal from error
 
     def _undo_job(self, batch: _Batch) -> None:
         """Roll back the running job's changes; for the first job, that is the whole transaction."""
@@ -302,13 +326,12 @@ class Database:
             self._leave()
             batch.begun = batch.joined = False
 
-    def _begin(self) -> None:
+    def _begin(self, statement: str = _BEGIN, values: Sequence[object] = ()) -> list[Any]:
         self.check()
         if self._turns is not None:
             self._turns.take(self.busy_seconds)
         try:
-            # IMMEDIATE: wait for other writers now, before reading anything that could become stale.
-            self._connection.execute("BEGIN IMMEDIATE")
+            return self._connection.execute(statement, values).fetchall()
         except BaseException:
             self._leave()
             raise
@@ -422,12 +445,13 @@ _LOST = "the transaction was rolled back"
 class _Batch:
     """The state of jobs that are committed together.
 
-    begun:   the transaction was begun.
+    begun:   the transaction was begun. kept: how many jobs had ended before.
     joined:  the running job has changed something. saved: after a savepoint, because earlier jobs had, too.
     refusal: why the transaction could not be begun.
     """
 
     begun: bool = False
+    kept: int = 0
     joined: bool = False
     saved: bool = False
     refusal: RelayError | None = None
@@ -555,7 +579,10 @@ class Writer(Generic[D]):
 
 def _settle(loop: asyncio.AbstractEventLoop, ends: list[_Told]) -> None:
     for settle, value, error in ends:
-        loop.call_soon(settle, value, error)
+        try:  # not `call_soon`, which would cost each job another turn of the loop
+            settle(value, error)
+        except Exception as failed:  # noqa: BLE001 (reported as asyncio reports those of its callbacks)
+            loop.call_exception_handler({"message": "a database job's callback failed", "exception": failed})
 
 
 def user_version(db: sqlite3.Connection) -> int:

@@ -62,10 +62,11 @@ class _Waiter:
     def __init__(self, file: int) -> None:
         self._file = file
         self._asked: queue.SimpleQueue[bool] = queue.SimpleQueue()
-        self._state = threading.Condition()
+        self._state = threading.Lock()
+        self._granted = threading.Lock()
+        self._granted.acquire()
         self._wanted = self._closed = False
         self.waits = False  # it still blocks, even if its caller has continued without a turn
-        self._has = False
         threading.Thread(target=self._work, name="relay-turns", daemon=True).start()
 
     def wait(self, seconds: float) -> bool:
@@ -75,15 +76,15 @@ class _Waiter:
             if not self.waits:
                 self.waits = True
                 self._asked.put(True)
-            self._state.wait_for(lambda: self._has, seconds)
+        if self._granted.acquire(timeout=seconds):
+            return True
+        with self._state:
             self._wanted = False
-            had, self._has = self._has, False
-            return had
+            return self._granted.acquire(blocking=False)  # at the last moment
 
     def close(self) -> None:
         """End the thread as soon as possible; it closes the file."""
-        with self._state:
-            self._closed = True
+        self._closed = True
         self._asked.put(False)
 
     def _work(self) -> None:
@@ -92,8 +93,8 @@ class _Waiter:
             with self._state:
                 self.waits = False
                 if self._wanted and not self._closed:
-                    self._has = True
-                    self._state.notify()
+                    self._wanted = False
+                    self._granted.release()
                 else:
                     fcntl.flock(self._file, fcntl.LOCK_UN)
         os.close(self._file)

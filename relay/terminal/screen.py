@@ -469,9 +469,13 @@ class VirtualScreen:
             rows = [Row(text) for text in texts]
             rows[-1] = Row(texts[-1], self._row_has(vt.ROW_WRAP, tag, first + count - 1))
         else:
-            texts = self._format_rows(selection, False, count).split("\n")
+            lines, texts = texts, self._format_rows(selection, False, count).split("\n")
             texts += [""] * (count - len(texts))
-            rows = [Row(text, self._row_has(vt.ROW_WRAP, tag, first + y)) for y, text in enumerate(texts)]
+            wraps = _wraps(lines, texts) or [
+                self._row_has(vt.ROW_WRAP, tag, first + y) for y in range(count - 1)
+            ]
+            wraps.append(self._row_has(vt.ROW_WRAP, tag, first + count - 1))
+            rows = list(map(Row, texts, wraps))
         noted = [text for text in self._notes.texts if text in whole]
         if noted and self._notes.colours:
             for y, row in enumerate(rows):
@@ -589,6 +593,24 @@ class VirtualScreen:
             return _fill(call, 16 * self.columns * count)
         finally:
             self._lib.ghostty_formatter_free(formatter)
+
+
+def _wraps(lines: list[str], rows: list[str]) -> list[bool] | None:
+    """Return which `rows` but the last wrap into the next one, if they are `lines` when joined; else None.
+
+    None, too, if blanks make that unclear. The library's own answer takes three calls for each row.
+    """
+    wraps, y = list[bool](), 0
+    for line in lines:
+        while y < len(rows) and rows[y] and line != rows[y] and line.startswith(rows[y]):
+            line = line[len(rows[y]) :]
+            wraps.append(True)
+            y += 1
+        if y == len(rows) or line != rows[y]:
+            return None
+        wraps.append(False)
+        y += 1
+    return wraps[:-1] if y == len(rows) else None
 
 
 def _draws(formatted: bytes) -> bool:

@@ -17,9 +17,7 @@ import math
 import re
 import socket
 import ssl
-from collections import deque
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
 from typing import Any, Self
 
 import aiomqtt
@@ -29,6 +27,7 @@ from paho.mqtt.enums import MQTTErrorCode
 
 from relay.clock import until_tick
 from relay.errors import BrokerError
+from relay.transport.arrivals import Arrivals, Inbound
 from relay.transport.credentials import Login
 from relay.transport.endpoint import Endpoint
 
@@ -67,20 +66,6 @@ class LoginRefused(BrokerError):
     """The broker does not know the user, or the password is wrong."""
 
 
-@dataclass(frozen=True, slots=True)
-class Inbound:
-    """A payload that arrived.
-
-    retained: the broker had kept it, so its age is unknown.
-    qos:      0: the broker sends all that it has, without waiting for acknowledgements.
-    """
-
-    topic: str
-    payload: bytes
-    retained: bool
-    qos: int = 1
-
-
 class MqttTransport:
     """One connection to a broker over aiomqtt. Every method but `close` may raise ConnectionLost."""
 
@@ -108,8 +93,9 @@ class MqttTransport:
         )
         self._limits: dict[asyncio.Timeout, float] = {}  # of pending answers: the latest deadline of each
         self._extended = 0.0
+        self._waits_to_write = False  # the socket takes nothing more for now
         self._loop = asyncio.get_running_loop()
-        self._mail = deque[Inbound]()  # arrived, and not yielded yet
+        self._arrivals = Arrivals()  # not yielded yet
         self._news = asyncio.Event()  # more has arrived, or the connection is lost
         self._lost: asyncio.Future[None] = self._loop.create_future()
         # aiomqtt 2 shows the client that it drives in no other way.
@@ -117,6 +103,7 @@ class MqttTransport:
         self._paho.connect_timeout = self._client.timeout
         self._paho.on_socket_open = self._opened
         self._paho.on_socket_register_write = self._write_soon
+        self._paho.on_socket_unregister_write = self._written
         self._paho.on_message = self._arrived
         self._paho.on_disconnect = self._disconnected
         # aiomqtt's callback, until it is called.
@@ -173,6 +160,18 @@ class MqttTransport:
         async with self._bounded("unsubscribe"):
             await self._client.unsubscribe(topic, timeout=math.inf)
 
+    def send(self, topic: str, payload: bytes) -> bool:
+        """Publish at QoS 0, which may be lost; return False if the broker takes nothing more for now."""
+        if self._waits_to_write:
+            return False
+        # For each packet at QoS 0, paho would make an acknowledgement of 100 objects.
+        acknowledged, self._paho.on_publish = self._paho.on_publish, None
+        try:
+            self._paho.publish(topic, payload)
+        finally:
+            self._paho.on_publish = acknowledged
+        return True
+
     async def publish(self, topic: str, payload: bytes, *, retain: bool = False, qos: int = 1) -> None:
         """Publish; return once the broker has acknowledged it, which says nothing about any receiver.
 
@@ -183,7 +182,7 @@ class MqttTransport:
         self._extend()
 
     async def arriving(self) -> AsyncIterator[Inbound]:
-        """Yield arriving payloads until the connection is lost."""
+        """Yield arriving payloads until the connection is lost; publishers take turns."""
         while True:
             for inbound in self.left():
                 yield inbound
@@ -194,8 +193,8 @@ class MqttTransport:
     def left(self) -> Iterator[Inbound]:
         """Yield payloads that have arrived and were not yielded yet, even after `close`."""
         self._news.clear()
-        while self._mail:
-            yield self._mail.popleft()
+        for inbound in self._arrivals.left():
+            yield inbound
             self._extend()
 
     def close(self, *, politely: bool = True) -> None:
@@ -265,7 +264,7 @@ class MqttTransport:
         self._news.set()
 
     def _arrived(self, _client: paho.Client, _userdata: object, message: paho.MQTTMessage) -> None:
-        self._mail.append(Inbound(message.topic, bytes(message.payload), message.retain, message.qos))
+        self._arrivals.add(Inbound(message.topic, bytes(message.payload), message.retain, message.qos))
         self._news.set()
 
     def _read(self, sock: socket.socket) -> None:
@@ -283,7 +282,13 @@ class MqttTransport:
         """Write what waits; what the socket does not accept, once it is ready."""
         self._paho.loop_write()
         if self._paho.want_write() and isinstance(sock := self._paho.socket(), socket.socket):
+            self._waits_to_write = True
             self._loop.add_writer(sock.fileno(), self._paho.loop_write)
+
+    def _written(self, _client: paho.Client, _userdata: object, sock: Any) -> None:
+        if self._waits_to_write:  # `remove_writer` alone would cost as much as a packet
+            self._waits_to_write = False
+            self._loop.remove_writer(sock.fileno())
 
     def _keep_alive(self) -> None:
         """Send a ping if one is due, and look again at a tick of this process."""

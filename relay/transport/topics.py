@@ -11,6 +11,7 @@ reads a dot as its own level separator.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 from relay import names
@@ -42,6 +43,7 @@ class Grants(NamedTuple):
     subscribe: tuple[str, ...]
 
 
+@lru_cache(1024)
 def level(name: str) -> str:
     """Return the topic level for `name`."""
     return names.key(name).replace(".", "~")
@@ -65,6 +67,7 @@ def presence_filter(team: str) -> str:
     return f"{ROOT}/{level(team)}/presence/+"
 
 
+@lru_cache(1024)
 def parse(topic: str) -> InboxTopic | PresenceTopic | None:
     """Return the parts of `topic`; None if it is not ours."""
     match topic.split("/"):

@@ -152,6 +152,7 @@ SENDING = [
     Point(_TRANSIT + "copies"),
     Point(_TRANSIT + "claim"),
     Point(_MQTT + "publish", "message"),
+    Point(_MQTT + "send"),
     Point(_TRANSIT + "sent"),
     Point(_TRANSIT + "receipt"),
     Point(_OUTBOX + "outcomes"),

@@ -54,6 +54,8 @@ ONLY_IN = {
     "_reload": "two homes",
     **dict.fromkeys(("Transit.sent", "Transit.receipt"), "two homes"),
     **dict.fromkeys(("Inbox.store", "MqttTransport.publish of a receipt", "Inbox.receipted"), "two homes"),
+    "MqttTransport.publish of a message": "two homes",
+    "MqttTransport.send": "one home",
 }
 """The broker of two homes is already running; that of one home knows every agent when it starts. Within a
 home no message is in transit."""

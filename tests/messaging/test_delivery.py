@@ -79,14 +79,15 @@ def test_within_a_home_only_one_copy_of_a_message_passes_through_the_broker(
     monkeypatch.setattr(client, "SWEEP_EVERY", 3600.0)
     monkeypatch.setattr(publisher, "RETRY", Backoff(3600.0, 3600.0))
     published: list[str] = []
-    publish = MqttTransport.publish
+    for name in ("publish", "send"):
+        original = getattr(MqttTransport, name)
 
-    async def counted(self: MqttTransport, topic: str, payload: bytes, **more: Any) -> None:
-        if "/inbox/" in topic:
-            published.append(topic)
-        await publish(self, topic, payload, **more)
+        def counted(*arguments: Any, original: Any = original, **named: Any) -> Any:
+            if "/inbox/" in arguments[1]:
+                published.append(arguments[1])
+            return original(*arguments, **named)
 
-    monkeypatch.setattr(MqttTransport, "publish", counted)
+        monkeypatch.setattr(MqttTransport, name, counted)
 
     async def scenario() -> None:
         async with running(Agent(home, "Alice")) as alice, running(Agent(home, "Bob")) as bob:

@@ -11,15 +11,17 @@ from hypothesis import strategies as st
 
 from relay.message import MAX_BODY, Message, State
 from relay.messaging.envelope import (
-    MAX_RECEIPT,
     MAX_SHORT,
     Envelope,
     ForeignPayload,
     Receipt,
+    copied,
+    copy_of,
     decode,
     encode,
 )
 from relay.transport import topics
+from relay.transport.arrivals import MAX_RECEIPT
 
 TO_BOB = topics.InboxTopic("default", "bob", "alice")
 TO_ALICE = topics.InboxTopic("default", "alice", "bob")
@@ -41,6 +43,13 @@ def changed(**fields: Any) -> bytes:
 def test_a_message_survives_encoding(body: str) -> None:
     parcel = Envelope(Message("id", "Alice", "Bob", body, 1.0, State.STORED), "origin", 1, 1)
     assert decode(encode(parcel), TO_BOB) == parcel
+
+
+def test_only_a_copy_of_a_message_within_a_home_is_read_as_one() -> None:
+    message = Message("0123456789abcdef", "Alice", "Bob", 'x {"v":1,"kind":"message","id":"ab","seq":0,', 1.0)
+    assert copied(encode(copy_of(message, "0123456789abcdef"))) == message.id
+    assert copied(encode(Envelope(message, "origin", 1, 1))) is None
+    assert copied(encode(Receipt(message.id, "Bob", "Alice", State.STORED))) is None
 
 
 @pytest.mark.parametrize("state", [State.STORED, State.INJECTED, State.UNCERTAIN, State.REJECTED])

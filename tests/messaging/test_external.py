@@ -156,8 +156,10 @@ def test_receipts_that_arrived_before_a_lost_connection_are_processed(
             monkeypatch.setattr(Receiver, "_take", slow)
             for message in got:
                 await bob.inject(message)
-            arrivals = alice.client._receiver._arrivals
-            await eventually(lambda: sum(map(len, arrivals._lines.values())) == 19)
+            transport = alice.client._receiver.publisher._transport
+            assert transport is not None
+            lines = transport._arrivals._lines
+            await eventually(lambda: sum(map(len, lines.values())) == 19)
             await asyncio.to_thread(mosquitto.settle)  # it has forgotten them by now
             await asyncio.to_thread(mosquitto.kill)
             alice.client._receiver.announcer.again()  # the next publish ends that connection

@@ -21,7 +21,7 @@ from relay.messaging import presence_listener, publisher
 from relay.messaging.presence_tracker import Heard, PresenceTracker
 from relay.messaging.receiver import Receiver
 from relay.transport import broker, presence, topics
-from relay.transport.mqtt import Inbound
+from relay.transport.arrivals import Inbound
 from relay.transport.presence import Presence
 from support import eventually
 

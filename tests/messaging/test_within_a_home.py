@@ -26,6 +26,7 @@ from relay.messaging.ledger import Ledger
 from relay.messaging.name_owners import Owner
 from relay.messaging.receiver import Receiver
 from relay.transport import broker, topics
+from relay.transport.arrivals import Inbound
 from support import PATIENCE, eventually
 
 OWNER = Owner.of_folder(Path("/project"))
@@ -72,14 +73,15 @@ def numbers(count: int) -> list[str]:
 def copies(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
     """Return the ids of the copies that each agent is going to receive, in order."""
     found: dict[str, list[str]] = {}
-    take = Receiver._take
+    hand_over = Receiver._hand_over
 
-    def noted(self: Receiver, item: Envelope | Receipt) -> Any:
+    def noted(self: Receiver, inbound: Inbound, topic: topics.InboxTopic) -> Any:
+        item = decode(inbound.payload, topic)
         if isinstance(item, Envelope) and item.sequence == 0:
             found.setdefault(self.name, []).append(item.message.id)
-        return take(self, item)
+        return hand_over(self, inbound, topic)
 
-    monkeypatch.setattr(Receiver, "_take", noted)
+    monkeypatch.setattr(Receiver, "_hand_over", noted)
     return found
 
 

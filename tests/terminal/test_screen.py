@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from relay.shim.modes import AT_REST, UNDO
 from relay.terminal import libghostty
@@ -34,6 +36,18 @@ def test_rows_are_the_active_screen() -> None:
 def test_a_wrapped_row_is_marked() -> None:
     opened = screen(5, 4, b"abcdefg\r\nabcde\r\n")
     assert opened.rows()[:3] == [Row("abcde", wrapped=True), Row("fg"), Row("abcde")]
+
+
+PIECES = st.sampled_from(
+    ["abcdefg", "a b  ", "     ", "日本", "\r\n", "\x1b[H", "\x1b[2;3H", "\x1b[K", "\x1b[1K", "\b"]
+)
+
+
+@given(st.lists(PIECES, max_size=12))
+def test_rows_are_marked_as_wrapped_where_the_library_has_wrapped_them(pieces: list[str]) -> None:
+    opened = screen(5, 4, "".join(pieces).encode())
+    marked = [row.wrapped for row in opened.rows()]
+    assert marked == [opened._row_has(libghostty.ROW_WRAP, libghostty.ACTIVE, y) for y in range(4)]
 
 
 def test_a_wide_character_that_does_not_fit_is_only_in_the_next_row() -> None:

@@ -1,4 +1,4 @@
-"""Arrived payloads: taken off the connection at once, and processed round-robin by publisher.
+"""Arrived payloads of one connection, processed round-robin by publisher.
 
     the broker ─→ a queue per publisher, of bounded size ─→ the first of each queue in turn
 
@@ -9,12 +9,12 @@ message gets no receipt, so its sender publishes it again.
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 
-from relay.messaging.envelope import MAX_RECEIPT
-from relay.transport.mqtt import Inbound
+MAX_RECEIPT = 6 * 1024 + 2048
+"""Maximum bytes of a receipt."""
 
 LINE = 20 << 20
 """Maximum bytes queued for one publisher: more than a stream of the largest messages has in flight
@@ -27,6 +27,20 @@ _EACH = 1 << 10  # overhead of a payload, in bytes
 _UNASKED = 16 << 10  # overhead at QoS 0, where the receiver's pace does not slow down a flood
 
 
+@dataclass(frozen=True, slots=True)
+class Inbound:
+    """A payload that arrived.
+
+    retained: the broker had kept it, so its age is unknown.
+    qos:      0: the broker sends all that it has, without waiting for acknowledgements.
+    """
+
+    topic: str
+    payload: bytes
+    retained: bool
+    qos: int = 1
+
+
 class Arrivals:
     """The payloads of one connection. dropped: the number of those dropped for lack of space."""
 
@@ -35,36 +49,8 @@ class Arrivals:
         self._lines: dict[str, deque[Inbound]] = {}  # by publisher; the first is next
         self._sizes: dict[str, int] = {}
         self._size = 0  # of all queues
-        self._came = asyncio.Event()
 
-    def left(self) -> Iterator[Inbound]:
-        """Yield the unprocessed payloads, which the broker counts as delivered."""
-        while self._lines:
-            yield self._take()
-
-    async def in_turn(self, arriving: AsyncIterator[Inbound]) -> AsyncGenerator[Inbound, None]:
-        """Yield the payloads `arriving`, in order for each publisher; after the last, raise its exception."""
-        filling = asyncio.create_task(self._fill(arriving))
-        filling.add_done_callback(lambda _: self._came.set())
-        try:
-            while True:
-                self._came.clear()
-                while self._lines:
-                    yield self._take()
-                    await asyncio.sleep(0)  # let `_fill` run, even if the caller awaits nothing
-                if filling.done():
-                    filling.result()
-                    return
-                await self._came.wait()
-        finally:
-            filling.cancel()
-            await asyncio.gather(filling, return_exceptions=True)
-
-    async def _fill(self, arriving: AsyncIterator[Inbound]) -> None:
-        async for inbound in arriving:
-            self._add(inbound)
-
-    def _add(self, inbound: Inbound) -> None:
+    def add(self, inbound: Inbound) -> None:
         publisher = inbound.topic.rpartition("/")[2]  # as the broker enforces (relay.transport.topics)
         small = len(inbound.payload) <= MAX_RECEIPT
         size = self._sizes.get(publisher, 0) + _cost(inbound)
@@ -77,15 +63,16 @@ class Arrivals:
             longest = max(self._sizes, key=self._sizes.__getitem__)
             self._resize(longest, -_cost(self._lines[longest].pop()))
             self.dropped += 1
-        self._came.set()
 
-    def _take(self) -> Inbound:
-        publisher, line = next(iter(self._lines.items()))
-        inbound = line.popleft()
-        del self._lines[publisher]
-        self._lines[publisher] = line  # behind the others
-        self._resize(publisher, -_cost(inbound))
-        return inbound
+    def left(self) -> Iterator[Inbound]:
+        """Yield the unprocessed payloads, those of each publisher in order; more may be added meanwhile."""
+        while self._lines:
+            publisher, line = next(iter(self._lines.items()))
+            inbound = line.popleft()
+            del self._lines[publisher]
+            self._lines[publisher] = line  # behind the others
+            self._resize(publisher, -_cost(inbound))
+            yield inbound
 
     def _resize(self, publisher: str, change: int) -> None:
         self._size += change
