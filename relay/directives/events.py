@@ -45,7 +45,7 @@ class DirectiveRead(Event):
 
 @dataclass(frozen=True, slots=True)
 class EarlierWords(Event):
-    """What the agent had said when this session began: an earlier one may have read it, and acted on it."""
+    """The agent's words when this session began: an earlier one may have read them, and acted on them."""
 
     said: tuple[AgentSaid, ...]
     directives: tuple[Directive, ...]

@@ -83,7 +83,6 @@ class Recorder:
         self._bus = bus
         self._terminal = terminal
         self._clock = clock
-        self._follows = follows
         self._size = header.columns, header.rows
         self._throttle = Throttle(clock())
         self._backlog: deque[tuple[float, str, bytes]] = deque()  # (when, kind, data), by the clock
@@ -95,14 +94,15 @@ class Recorder:
         title = f"{header.name}: {command}"
         header = replace(header, title=title, command=command, env=env, idle_limit=IDLE_LIMIT)
         self._files = RecordingFiles(folder, settings.record_megabytes, header, bus, clock)
+        if follows:
+            self._files.follow()
         self._flushing: asyncio.TimerHandle | None = None
         self._working: asyncio.TimerHandle | None = None
         bus.loop.call_later(FLUSH, _sweep, bus.loop, folder, settings)
 
     @handles(SessionBegan)
     def begin(self, _: SessionBegan) -> None:
-        if self._follows:
-            self._files.follow()
+        if self._files.follows:
             self._size = self._terminal.size
         self._files.begin(self._size)
 

@@ -40,7 +40,7 @@ from relay.hooks.result import HookResult, decide
 from relay.hooks.runner import Runner
 from relay.injection.events import Compose, Inject
 from relay.injection.injection import Injection
-from relay.lifecycle import Identity
+from relay.lifecycle import Identity, SessionBegan
 from relay.policy import Policy
 from relay.rules.event import RuleEvent
 from relay.rules.events import Consult, GuardedEvents, HasRules, Results
@@ -140,6 +140,7 @@ class Session:
         ):
             bus.add(feature)
         requests.offer(operations([hooks]))
+        requests.begin(SessionBegan())
         self.serving = group.create_task(requests.run())
 
     async def handle(self, event: HandlerEvent) -> list[HookResult]:

@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -87,6 +88,34 @@ def test_a_started_handler_is_not_started_again(relay: Relay) -> None:
     alice.notice("@deploy:two had started when the session ended")
     alice.say("@deploy:three now")
     wait_until(lambda: log.read_text() == "one\ntwo\nthree\n")
+
+
+def test_a_session_answers_at_once_what_only_looks_and_the_rest_once_it_is_restored(relay: Relay) -> None:
+    gate = relay.home / "gate"
+    patch = session_patch(
+        "import os\n"
+        "from relay.session.output_reader import OutputReader\n"
+        "empty = OutputReader._empty\n"
+        "def late(self):\n"
+        f"    if self._bus.restoring and os.path.exists({str(gate)!r}):\n"
+        "        self._bus.loop.call_later(0.01, self._empty)\n"
+        "    else:\n"
+        "        empty(self)\n"
+        "OutputReader._empty = late\n"
+    )
+    FakeAgent(relay, "Alice").wrap(env=patch)
+    before = entry(relay)
+    gate.touch()
+    os.kill(before["session_pid"], signal.SIGKILL)
+    replaced(relay, before)
+    (session,) = live(Home.from_env(relay.environment))
+    with ThreadPoolExecutor() as pool:
+        roster = pool.submit(session.ask, {"op": "roster"}, 60.0)
+        for _ in range(3):
+            assert session.ask({"op": "info"}, 60.0)
+        assert not roster.done()
+        gate.unlink()
+        assert roster.result()["members"] == []
 
 
 def test_the_end_of_an_agent_without_a_session_is_recorded(relay: Relay) -> None:
