@@ -10,7 +10,7 @@ import pytest
 
 from real_agents.model import Rule, Shell, Step
 from real_agents.recipes import Agent
-from real_agents.rig import PATIENCE, Rig, Wrapped
+from real_agents.rig import PATIENCE, Rig, Wrapped, has_door
 
 HOLDS = 3.0
 """Seconds for which a message must stay waiting: longer than relay takes to type one."""
