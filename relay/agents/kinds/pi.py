@@ -11,7 +11,7 @@ from pathlib import Path
 
 from relay.agents import hook_event, hook_reply
 from relay.agents.hook_event import NativeName
-from relay.agents.hook_setup import BRIDGE, Prepared, Run, installed, plugin_options
+from relay.agents.hook_setup import Prepared, Run, installed, plugin_options
 from relay.agents.kind import Markers
 from relay.agents.kinds.relay import RelayDialect
 from relay.errors import ConfigError
@@ -50,9 +50,13 @@ class Pi(RelayDialect):
                 f"relay's extension needs pi {'.'.join(map(str, OLDEST))} or later; for this version, relay "
                 "reads the screen instead"
             )
-        run.copy(BRIDGE)
         source = f"import extension from {json.dumps(run.copy(_EXTENSION))}\n"
         source += f"export default extension({json.dumps(plugin_options(run))})\n"
         return Prepared(
             run.with_flags([FLAG, run.write("relay.js", source)], run.arguments), run.env, self.name
         )
+
+    def door(self, site: Site) -> Door:
+        from relay.agents.doors.plugin import PluginDoor
+
+        return PluginDoor(site)

@@ -1,0 +1,1 @@
+"""The doors of agents (relay.agents.door), one module for each shape."""
