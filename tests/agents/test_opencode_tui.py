@@ -27,7 +27,9 @@ const api = {
     current: { name: "home" },
     navigate: (name, params) => (api.route.current = { name, params }),
   },
-  state: { session: { status: (id) => (id === "ses_1" ? { type: status } : undefined), messages: () => messages } },
+  state: {
+    session: { status: (id) => (id === "ses_1" ? { type: status } : undefined), messages: () => messages },
+  },
   client: {
     session: {
       create: async () => ({ data: { id: "ses_new" } }),
@@ -63,24 +65,20 @@ process.exit()
 def test_a_text_goes_to_the_conversation_on_the_screen(tmp_path: Path) -> None:
     """To the user's present agent and model; it is delivered when opencode has stored it."""
     model = {"providerID": "p", "modelID": "m"}
-    assert run(
+    accepted, delivered = run(
         tmp_path,
         f"""
 shows("ses_1")
 messages = [{{ role: "user", agent: "plan", model: {json.dumps(model)} }}, {{ role: "assistant" }}]
-print(await session.offer("a"), prompts)
+print(await session.offer("a"), ...prompts)
 part("[a]", "reasoning")
 part("another")
 part("[a]")
 print(await session.next())
 """,
-    ) == [
-        [
-            "accepted",
-            [{"sessionID": "ses_1", "agent": "plan", "model": model, "parts": [{"type": "text", "text": "[a]"}]}],
-        ],
-        ["delivered"],
-    ]
+    )
+    prompt = {"agent": "plan", "model": model, "parts": [{"type": "text", "text": "[a]"}]}
+    assert (accepted, delivered) == (["accepted", {"sessionID": "ses_1", **prompt}], ["delivered"])
 
 
 def test_a_text_for_a_screen_without_a_conversation_begins_one_that_the_user_sees(tmp_path: Path) -> None:

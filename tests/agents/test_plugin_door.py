@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from relay.agents.door import Offer, OfferState, Site, path_of
-from relay.agents.doors.plugin import PluginDoor
+from relay.agents.kinds._plugin_door import PluginDoor
 
 OFFER = Offer("an id", "[relay m from Bob] hello [/relay m]", "[/relay m]", "Bob")
 
@@ -38,6 +38,7 @@ def play(folder: Path, answers: list[str], use: Callable[[PluginDoor], Awaitable
         async with await asyncio.start_unix_server(listen, path_of(site.socket)):
             assert not door.closed()
             await use(door)
+            door._close()
             await asyncio.gather(*filter(None, connections))
 
     asyncio.run(main())

@@ -1,13 +1,14 @@
-"""opencode: plugins of ours, in OPENCODE_CONFIG_CONTENT and OPENCODE_TUI_CONFIG, which it merges with other files.
+"""opencode: a plugin of ours in OPENCODE_CONFIG_CONTENT, which it merges with other configuration.
 
-The first is a mere path, as early versions require; its options have their own variable. The second, the door, is
-left out if the user's own file is named there.
+The plugin is a mere path there, as early versions require; its options have their own variable. The door is a
+plugin in OPENCODE_TUI_CONFIG, unless the user's own file is named there.
 """
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from relay.agents import hook_event, hook_reply
 from relay.agents.hook_event import NativeName
@@ -15,6 +16,9 @@ from relay.agents.hook_setup import Prepared, Run, parsed, plugin_options
 from relay.agents.kind import Markers
 from relay.agents.kinds.relay import RelayDialect
 from relay.errors import ConfigError
+
+if TYPE_CHECKING:
+    from relay.agents.door import Door, Site
 
 _CONFIG = "OPENCODE_CONFIG_CONTENT"
 _OPTIONS = "RELAY_BRIDGE"
@@ -46,6 +50,7 @@ class OpenCode(RelayDialect):
             NativeName.STOP,
         )
     } | {NativeName.TOOL_PRE: frozenset({"deny", "input", "notice"})}
+    door_since = "1.18.33"
     markers = Markers("OPENCODE", (), ("OPENCODE_PID", "AGENT=1"))
 
     def prepare(self, run: Run) -> Prepared:
@@ -75,7 +80,7 @@ class OpenCode(RelayDialect):
         return Prepared(list(run.command), {**run.env, **env}, self.name, note)
 
     def door(self, site: Site) -> Door:
-        from relay.agents.doors.plugin import PluginDoor
+        from relay.agents.kinds._plugin_door import PluginDoor  # not before an agent runs
 
         return PluginDoor(site)
 

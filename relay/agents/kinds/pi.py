@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from relay.agents import hook_event, hook_reply
 from relay.agents.hook_event import NativeName
@@ -15,6 +16,9 @@ from relay.agents.hook_setup import Prepared, Run, installed, plugin_options
 from relay.agents.kind import Markers
 from relay.agents.kinds.relay import RelayDialect
 from relay.errors import ConfigError
+
+if TYPE_CHECKING:
+    from relay.agents.door import Door, Site
 
 FLAG = "--extension"
 
@@ -38,6 +42,7 @@ class Pi(RelayDialect):
         **hook_reply.REPLIES,
         NativeName.TOOL_PRE: frozenset({"context", "deny", "input", "notice"}),
     }
+    door_since = "0.65"
     markers = Markers("PI_CODING_AGENT", (), ("AI_AGENT",))
 
     def prepare(self, run: Run) -> Prepared:
@@ -57,6 +62,6 @@ class Pi(RelayDialect):
         )
 
     def door(self, site: Site) -> Door:
-        from relay.agents.doors.plugin import PluginDoor
+        from relay.agents.kinds._plugin_door import PluginDoor  # not before an agent runs
 
         return PluginDoor(site)

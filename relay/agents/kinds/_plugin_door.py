@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from contextlib import suppress
+from pathlib import Path
 from typing import ClassVar
 
 from relay.agents.door import Door, Offer, OfferState, Site, path_of
@@ -34,7 +34,7 @@ class PluginDoor(Door):
         self._link: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     def closed(self) -> str:
-        return "" if os.path.exists(self._path) else "relay's plug-in in it does not listen"
+        return "" if Path(self._path).exists() else "relay's plug-in in it does not listen"
 
     async def offer(self, offer: Offer) -> OfferState:
         """Return what becomes of `offer` once it is accepted: the agent asks its prompt hook first."""

@@ -1,1 +1,0 @@
-"""The doors of agents (relay.agents.door), one module for each shape."""
