@@ -284,7 +284,13 @@ def plugin_options(run: Run) -> dict[str, Any]:
     for module in _SHARED:
         run.copy(module)
     hook = call(run.directory, "decide", "EVENT")
-    return {"hook": hook, "transcript": transcript(run), "timeout": TIMEOUT, "door": door.path_of(run.socket)}
+    doors = {"socket": door.path_of(run.socket), "working": working(run.directory)}
+    return {"hook": hook, "transcript": transcript(run), "timeout": TIMEOUT, "door": doors}
+
+
+def working(directory: str) -> str:
+    """Return the path of the file that exists while an agent with a door of ours works."""
+    return f"{directory}/working"
 
 
 def transcript(run: Run) -> str:

@@ -14,7 +14,6 @@ import tomli
 
 from relay.agents import hook_client, kinds
 from relay.agents.catalog import profiles
-from relay.agents.door import path_of
 from relay.agents.hook_setup import TIMEOUT, Prepared, bridge, call, prepare, remove
 from relay.agents.kinds import codex, gemini
 from relay.errors import ConfigError
@@ -31,6 +30,7 @@ class Place:
         self.project = folder / "a project"
         self.run = folder / "a run"
         self.socket = str(folder / "s o.sock")
+        self.door = {"socket": str(folder / "s o.door"), "working": str(self.run / "working")}
         for each in (self.user, self.project):
             each.mkdir()
 
@@ -340,7 +340,7 @@ def test_pi_gets_an_extension_in_addition_to_the_users(place: Place) -> None:
         "hook": call(str(place.run), "decide", "EVENT"),
         "transcript": str(place.run / "transcript.jsonl"),
         "timeout": TIMEOUT,
-        "door": path_of(place.socket),
+        "door": place.door,
     }
     assert (place.run.stat().st_mode & 0o777, Path(file).stat().st_mode & 0o777) == (0o700, 0o600)
 
@@ -394,7 +394,7 @@ def test_opencode_gets_a_plugin_that_calls_the_client(place: Place) -> None:
         "hook": call(str(place.run), "decide", "EVENT"),
         "transcript": str(place.run / "transcript.jsonl"),
         "timeout": TIMEOUT,
-        "door": path_of(place.socket),
+        "door": place.door,
     }
     assert shell == dict.fromkeys(prepared.env.keys() - {"HOME"}, ""), (
         "the agent's child processes get none of it"
@@ -418,7 +418,7 @@ def test_opencode_has_a_door_in_its_terminal_program_unless_the_user_configures_
     ((uri, options),) = json.loads(Path(env[name]).read_text())["plugin"]
     assert Path(unquote(uri.removeprefix("file://"))) == place.run / "opencode_tui.mjs"
     assert (place.run / "opencode_tui.mjs").is_file() and (place.run / "door.mjs").is_file()
-    assert options == {"door": path_of(place.socket)}
+    assert options == {"door": place.door}
     own = place.prepare("opencode", "opencode", **{name: "/my/tui.json"}).env
     assert own[name] == "/my/tui.json"
     assert name not in json.loads(own["RELAY_BRIDGE"])["shell"]

@@ -26,7 +26,8 @@ def run(folder: Path, program: str) -> list[Any]:
 import {{ Door }} from {json.dumps(DOOR.as_uri())}
 import {{ Client }} from {json.dumps(CLIENT.as_uri())}
 const path = {json.dumps(str(folder / "door"))}
-const door = new Door(path)
+const working = {json.dumps(str(folder / "working"))}
+const door = new Door({{ socket: path, working }})
 const given = []
 door.agent = {{ busy: () => false, give: (text) => given.push(text) }}
 const session = new Client(path)
@@ -147,5 +148,20 @@ def test_the_socket_of_a_killed_agent_is_replaced(tmp_path: Path) -> None:
 
 
 def test_without_a_socket_the_agent_continues(tmp_path: Path) -> None:
-    program = 'new Door("/nonexistent/door"); new Door(undefined); print(await session.offer("a"))'
+    program = 'new Door({ socket: "/nonexistent/door", working: "/nonexistent/w" }).works(true)'
+    program += '; print(await session.offer("a"))'
     assert run(tmp_path, program) == [["accepted"]]
+
+
+def test_a_file_says_that_the_agent_works(tmp_path: Path) -> None:
+    """Not one that a killed agent has left."""
+    (tmp_path / "working").touch()
+    program = """
+import { existsSync } from "node:fs"
+print(existsSync(working))
+door.works(true)
+print(existsSync(working))
+door.works(false)
+print(existsSync(working))
+"""
+    assert run(tmp_path, program) == [[False], [True], [False]]

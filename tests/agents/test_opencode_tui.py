@@ -51,7 +51,7 @@ import plugin from {json.dumps(PLUGIN.as_uri())}
 import {{ Client }} from {json.dumps(CLIENT.as_uri())}
 const print = (...values) => console.log(JSON.stringify(values))
 {HARNESS}
-await plugin.tui(api, {{ door: {path} }})
+await plugin.tui(api, {{ door: {{ socket: {path}, working: {json.dumps(str(folder / "working"))} }} }})
 const session = new Client({path})
 {program}
 process.exit()
@@ -118,3 +118,19 @@ fire("session.error", { sessionID: "ses_1" })
 print(await session.next())
 """
     assert run(tmp_path, program) == [["accepted", "refused"], ["accepted"], ["refused"]]
+
+
+def test_the_session_can_see_whether_opencode_works(tmp_path: Path) -> None:
+    """In any of its conversations."""
+    program = """
+import { existsSync } from "node:fs"
+const works = () => existsSync(OPTIONS.working)
+const is = (sessionID, type) => fire("session.status", { sessionID, status: { type } })
+is("ses_1", "busy")
+is("ses_2", "retry")
+is("ses_1", "idle")
+print(works())
+is("ses_2", "idle")
+print(works())
+""".replace("OPTIONS.working", json.dumps(str(tmp_path / "working")))
+    assert run(tmp_path, program) == [[True], [False]]

@@ -68,7 +68,8 @@ class ExtensionRun:
     def __init__(self, folder: Path, program: str, answers: dict[str, Any]) -> None:
         log, transcript = folder / "log", folder / "transcript.jsonl"
         hook = [sys.executable, "-c", CLIENT, "EVENT", json.dumps(answers), str(log)]
-        options = {"hook": hook, "transcript": str(transcript), "timeout": 60, "door": str(folder / "door")}
+        door = {"socket": str(folder / "door"), "working": str(folder / "working")}
+        options = {"hook": hook, "transcript": str(transcript), "timeout": 60, "door": door}
         source = f"""
 import extension from {json.dumps(EXTENSION.as_uri())}
 import {{ Client }} from {json.dumps(DOOR_CLIENT.as_uri())}
@@ -289,7 +290,7 @@ DOOR = """
 const user = (...content) => fire("message_end", { message: { role: "user", content } })
 const input = (text, fields) => fire("input", { text, source: "extension", ...fields })
 await fire("session_start", { reason: "startup" })
-const session = new Client(options.door)
+const session = new Client(options.door.socket)
 """
 """pi has started, and its session knocks."""
 
@@ -339,6 +340,18 @@ session.close()
         {},
     )
     assert [each for each in played.printed if each] == ["busy", "busy", "busy", "accepted"]
+
+
+def test_the_session_can_see_whether_pi_works(tmp_path: Path) -> None:
+    program = """
+const { existsSync } = await import("node:fs")
+const works = () => existsSync(options.door.working)
+await fire("agent_start")
+print(works())
+await fire("agent_end", { messages: [assistant("aborted", text("Cut"))] })
+print(works())
+"""
+    assert ExtensionRun(tmp_path, program, {}).printed == [True, False]
 
 
 def test_a_refused_text_is_not_delivered(tmp_path: Path) -> None:

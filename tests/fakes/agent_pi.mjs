@@ -2,11 +2,12 @@
 //
 //     AGENT_FOLDER=FOLDER pi --extension FILE
 //
+// FOLDER/pid      its process
 // FOLDER/prompts  a line of JSON for each prompt that its extensions have let through
 // FOLDER/go       exists: it takes them, and answers
 // FOLDER/taken    a line of JSON for each prompt that it has taken
 
-import { appendFileSync, existsSync } from "node:fs"
+import { appendFileSync, existsSync, writeFileSync } from "node:fs"
 import { pathToFileURL } from "node:url"
 
 const folder = process.env.AGENT_FOLDER
@@ -36,6 +37,7 @@ async function prompt(text, source) {
   while (!existsSync(`${folder}/go`)) await new Promise((resolve) => setTimeout(resolve, 10))
   streaming = true
   await fire("before_agent_start")
+  await fire("agent_start")
   await fire("message_end", { message: message("user", text) })
   note("taken", text)
   const answer = message("assistant", "Done.")
@@ -44,6 +46,7 @@ async function prompt(text, source) {
   await fire("agent_end", { messages: [answer] })
 }
 
+writeFileSync(`${folder}/pid`, String(process.pid))
 const file = words[words.indexOf("--extension") + 1]
 ;(await import(pathToFileURL(file))).default(pi)
 await fire("session_start", { reason: "startup" })

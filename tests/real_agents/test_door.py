@@ -31,7 +31,7 @@ HOSTILE = {
 def drafting(rig: Rig, agent: Agent, *script: Rule) -> tuple[Wrapped, bytes]:
     """Return an agent with DRAFT in its input, and what relay has written until then."""
     alice = rig.wrap(agent, "Alice", *script)
-    rig.wait(lambda: alice.explain().get("door") == "", "its door is open")
+    rig.wait(lambda: "takes texts" in alice.explain().get("door", ""), "its door is open")
     alice.type(DRAFT)
     alice.sees(DRAFT)
     return alice, alice.written()
@@ -119,7 +119,7 @@ def test_messages_arrive_after_the_session_was_replaced(rig: Rig, agent: Agent) 
 
 def test_a_message_and_a_prompt_at_once_both_arrive(rig: Rig, agent: Agent) -> None:
     alice = rig.wrap(agent, "Alice")
-    rig.wait(lambda: alice.explain().get("door") == "", "its door is open")
+    rig.wait(lambda: "takes texts" in alice.explain().get("door", ""), "its door is open")
     for number in range(8):
         alice.type(f"prompt {number} of eight")
         alice.sees(f"prompt {number} of eight")

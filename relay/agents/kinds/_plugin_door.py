@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from relay.agents.door import Door, Offer, OfferState, Site, path_of
+from relay.agents.hook_setup import working
 
 _ANSWERS = {
     "accepted": OfferState.ACCEPTED,
@@ -35,6 +36,9 @@ class PluginDoor(Door):
 
     def closed(self) -> str:
         return "" if Path(self._path).exists() else "relay's plug-in in it does not listen"
+
+    def idle(self) -> bool | None:
+        return not Path(working(self.site.directory)).exists()
 
     async def offer(self, offer: Offer) -> OfferState:
         """Return what becomes of `offer` once it is accepted: the agent asks its prompt hook first."""

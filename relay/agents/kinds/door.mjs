@@ -6,25 +6,35 @@
 //
 // One at a time, and each id once. A withdrawn one is never taken, even if the offer of a session that has died is
 // read only now: so the session can give the text another way. One that is accepted when it is withdrawn keeps no
-// others waiting.
+// others waiting. The file `working` exists while the agent works.
 
-import { rmSync } from "node:fs"
+import { rmSync, writeFileSync } from "node:fs"
 import { createServer } from "node:net"
 import { parsed } from "./bridge.mjs"
 
 export class Door {
   // agent: { busy(): it takes nothing now; give(text, id): hands over, throws if it cannot }; undefined: it is busy
-  constructor(path) {
+  constructor({ socket, working }) {
+    this.working = working
     this.agent = undefined
     this.states = new Map() // id → "accepted", "delivered" or "withdrawn"
     this.given = new Map() // id → { text, peer, doubted }: accepted, no more is known
     try {
-      rmSync(path, { force: true }) // of an agent that was killed
+      for (const each of [socket, working]) rmSync(each, { force: true }) // of an agent that was killed
       const server = createServer((peer) => this.listen(peer))
       server.on("error", () => {})
-      server.listen(path).unref()
+      server.listen(socket).unref()
     } catch {
       // Texts are typed.
+    }
+  }
+
+  works(yes) {
+    try {
+      if (yes) writeFileSync(this.working, "")
+      else rmSync(this.working, { force: true })
+    } catch {
+      // It is asked with each offer, too.
     }
   }
 

@@ -5,8 +5,8 @@
 
 import { Door } from "./door.mjs"
 
-const tui = async (api, { door: path }) => {
-  const door = new Door(path)
+const tui = async (api, options) => {
+  const door = new Door(options.door)
   const shown = () => (api.route.current.name === "session" ? api.route.current.params.sessionID : undefined)
   const busy = (id) => (api.state.session.status(id)?.type ?? "idle") !== "idle"
 
@@ -25,6 +25,12 @@ const tui = async (api, { door: path }) => {
   }
 
   const given = new Map() // id of a message → its session
+  const working = new Set() // sessions
+  api.event.on("session.status", ({ properties: { sessionID, status } }) => {
+    if (status.type === "idle") working.delete(sessionID)
+    else working.add(sessionID)
+    door.works(working.size > 0)
+  })
   api.event.on("message.part.updated", ({ properties: { part } }) => {
     if (part.type === "text") door.end(door.idOf(part.text), "delivered")
   })

@@ -96,6 +96,8 @@ export default (options) => (pi) => {
     }
   })
 
+  pi.on("agent_start", () => door.works(true))
+
   pi.on("before_agent_start", () => {
     const text = release()
     if (text) return { message: message(text) }
@@ -142,6 +144,7 @@ export default (options) => (pi) => {
   })
 
   pi.on("agent_end", async (event, ctx) => {
+    door.works(false)
     begun.clear()
     const last = event.messages.findLast(({ role }) => role === "assistant")
     if (!last || CUT_OFF.has(last.stopReason)) return // pi may try again; its screen shows the outcome
