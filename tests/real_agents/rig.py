@@ -20,7 +20,6 @@ from relay.agents.version import numbers
 from relay.control.sessions import call, find
 from relay.errors import RelayError
 from relay.home import Home
-from relay.shim import ring
 from support import Relay
 from terminal.emulator import Emulator
 
@@ -115,20 +114,6 @@ class Wrapped:
         row = self.info()
         prompt = f" ({row['prompt']})" if row.get("prompt") else ""
         return f"{row.get('state', 'ended')}{prompt}"
-
-    def written(self) -> bytes:
-        """Return what relay has written into the agent's terminal in this run, from its ring."""
-        memory = Path(f"/proc/{self.info()['terminal_pid']}/fd")
-        data = next(each for each in memory.iterdir() if "relay-ring" in str(each.readlink())).read_bytes()
-        words, found = memoryview(data)[: ring.PAGE].cast("Q"), bytearray()
-        at, records = words[ring.TAIL], data[ring.PAGE :] * 2  # a record may go on at the beginning
-        while at < words[ring.HEAD]:
-            begin = at % words[ring.SIZE_WORD]
-            _, _, _, length, kind, _ = ring.RECORD.unpack_from(records, begin)
-            at += ring.RECORD.size + length
-            if kind == ring.WRITTEN:
-                found += records[begin + ring.RECORD.size :][:length]
-        return bytes(found)
 
     def messages(self) -> list[str]:
         """Return the state of each message to this agent, oldest first."""

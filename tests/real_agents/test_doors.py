@@ -13,7 +13,7 @@ from real_agents.rig import Rig, has_door
 from relay.injection import layout
 from support import session_patch
 
-pytestmark = pytest.mark.agents("claude")
+pytestmark = pytest.mark.agents("claude", "pi", "opencode")
 
 BODIES = [
     "hello",
@@ -105,6 +105,7 @@ def test_texts_of_all_kinds_reach_an_idle_agent_with_a_draft(rig: Rig, agent: Ag
     ann.is_untouched()
 
 
+@pytest.mark.agents("claude")
 def test_the_model_is_told_who_has_sent_a_text(rig: Rig, agent: Agent) -> None:
     """The user's own words are not another agent's."""
     ann = Drafting(rig, agent)
@@ -127,6 +128,7 @@ def test_a_working_agent_gets_a_text_with_its_tools_result(rig: Rig, agent: Agen
     ann.is_untouched()
 
 
+@pytest.mark.agents("claude", "opencode")
 def test_a_dialog_is_neither_answered_nor_disturbed(rig: Rig, agent: Agent) -> None:
     ann = Drafting(rig, agent, Rule("begin", Step(calls=(Shell("touch approved"),)), "It ran."), draft=False)
     ann.sends("begin now")
@@ -169,3 +171,21 @@ def test_a_session_that_is_killed_or_replaced_gives_each_text_once(rig: Rig, age
     rig.wait(lambda: "text 3." in ann.told(), "the model has the last one")
     assert [ann.told().count(f"] text {number}. [/") for number in range(4)] == [1] * 4
     ann.is_untouched()
+
+
+@pytest.mark.agents("pi", "opencode")
+def test_a_text_and_the_users_prompt_at_once_both_arrive(rig: Rig, agent: Agent) -> None:
+    """Although pi drops one of two prompts that its hooks let through at once."""
+    ann = Drafting(rig, agent, draft=False)
+    for number in range(8):
+        ann.alice.type(f"prompt {number} of eight")
+        ann.alice.sees(f"prompt {number} of eight")
+        ann.sends(f"text {number} of eight")
+        ann.alice.type("\r")
+        for kind in ("prompt", "text"):
+            ann.alice.receives(f"{kind} {number} of eight")
+        ann.alice.becomes("ready")
+    ann.settles(8)
+    for number in range(8):
+        assert [ann.told().count(f"{kind} {number} of eight") for kind in ("prompt", "text")] == [1, 1]
+    assert not ann.written.exists()
