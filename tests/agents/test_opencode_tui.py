@@ -19,7 +19,8 @@ NODE = shutil.which("node")
 pytestmark = pytest.mark.skipif(NODE is None, reason="Node.js is not installed")
 
 HARNESS = """
-const handlers = {}, prompts = []
+const handlers = {}, prompts = [], deleted = []
+let meanwhile = () => {}
 let error, status = "idle", messages = []
 const api = {
   event: { on: (type, handler) => (handlers[type] = handler) },
@@ -32,7 +33,8 @@ const api = {
   },
   client: {
     session: {
-      create: async () => ({ data: { id: "ses_new" } }),
+      create: async () => (meanwhile(), { data: { id: "ses_new" } }),
+      delete: async (session) => deleted.push(session),
       promptAsync: async (prompt) => (error ? { error } : (prompts.push(prompt), { data: {} })),
     },
   },
@@ -91,6 +93,16 @@ print(prompts[0].sessionID, api.route.current)
         ["accepted"],
         ["ses_new", {"name": "session", "params": {"sessionID": "ses_new"}}],
     ]
+
+
+def test_a_text_joins_the_conversation_that_the_user_begins_meanwhile(tmp_path: Path) -> None:
+    program = """
+meanwhile = () => shows("ses_users")
+await session.offer("a")
+while (!prompts.length) await new Promise(setImmediate)
+print(prompts[0].sessionID, deleted)
+"""
+    assert run(tmp_path, program) == [["ses_users", [{"sessionID": "ses_new"}]]]
 
 
 def test_a_text_waits_while_opencode_works_or_shows_something_else(tmp_path: Path) -> None:

@@ -376,6 +376,7 @@ const slow = [input("[a]"), input("mine", { source: "interactive", images: [{ ty
 idle = false
 print(await Promise.all(slow))
 print([await session.next(), prompts.slice(1)])
+print(await input("mine"))
 print(await input("in the midst", { source: "interactive" }))
 session.close()
 """,
@@ -383,4 +384,5 @@ session.close()
     )
     handled = {"action": "handled"}
     mine = [[{"type": "text", "text": "mine"}, {"type": "image"}], {"deliverAs": "steer"}]
-    assert played.printed == [[handled, handled], ["busy", [mine]], None]
+    assert played.printed == [[handled, handled], ["busy", [mine]], None, None]
+    assert [each.get("prompt") for each in played.received[1:]] == ["[a]", "mine", "in the midst"]

@@ -71,6 +71,11 @@ class Drafting:
         self.rig.wait(lambda: [row["state"] for row in found()] == ["injected"] * count, "all arrive")
         return [str(row["route"]) for row in found()]
 
+    def stops(self, count: int) -> None:
+        """Wait until the agent has ended `count` turns."""
+        hooks = self.alice.events
+        self.rig.wait(lambda: [e["hook"] for e in hooks("hook")].count("stop") >= count, "its turn ends")
+
     def is_untouched(self) -> None:
         """Assert that relay has typed nothing, and the draft is as it was."""
         self.alice.sees("my half-typed line")
@@ -99,7 +104,9 @@ def test_texts_of_all_kinds_reach_an_idle_agent_with_a_draft(rig: Rig, agent: Ag
     assert places == sorted(places)
     assert [told.count(f"[/relay {id}]") for id in ids] == [1] * len(ids)
     for body in BODIES:
-        whole = layout.quote(layout.deface(layout.sanitise(body))).replace("</cross", "(/cross")
+        whole = layout.quote(layout.deface(layout.sanitise(body)))
+        if agent.name == "claude":
+            whole = whole.replace("</cross", "(/cross")
         assert whole in told
     assert not (ann.alice.work / "shelled").exists()
     ann.is_untouched()
@@ -137,7 +144,7 @@ def test_a_dialog_is_neither_answered_nor_disturbed(rig: Rig, agent: Agent) -> N
     rig.wait(lambda: ann.alice.waiting() == 1, "it waits")
     ann.alice.sees(agent.permission)
     ann.alice.type("\x1b")
-    assert ann.settles(2) == ["door", "door"]
+    assert ann.settles(2) == ["door", "native" if agent.name == "opencode" else "door"]
     ann.alice.receives("during the dialog")
     assert not (ann.alice.work / "approved").exists()
     assert not ann.written.exists()
@@ -148,9 +155,8 @@ def test_the_door_stays_open_after_a_new_conversation(rig: Rig, agent: Agent) ->
     ann.sends("before")
     ann.settles(1)
     ann.alice.becomes("ready")
-    before = ann.alice.info()["session_id"]
     ann.alice.say(agent.clear)
-    rig.wait(lambda: ann.alice.info()["session_id"] not in {before, None}, "it has another conversation")
+    rig.wait(lambda: not ann.alice.shows("] before ["), "it has another conversation")
     ann.drafts()
     ann.sends("after")
     assert ann.settles(2) == ["door", "door"]
@@ -168,6 +174,7 @@ def test_a_session_that_is_killed_or_replaced_gives_each_text_once(rig: Rig, age
             os.kill(ann.alice.info()["session_pid"], signal.SIGKILL)
         rig.wait(lambda: ann.alice.info().get("state"), "a session answers")
         ann.settles(number + 1)
+        ann.stops(number + 1)
     rig.wait(lambda: "text 3." in ann.told(), "the model has the last one")
     assert [ann.told().count(f"] text {number}. [/") for number in range(4)] == [1] * 4
     ann.is_untouched()
@@ -177,6 +184,9 @@ def test_a_session_that_is_killed_or_replaced_gives_each_text_once(rig: Rig, age
 def test_a_text_and_the_users_prompt_at_once_both_arrive(rig: Rig, agent: Agent) -> None:
     """Although pi drops one of two prompts that its hooks let through at once."""
     ann = Drafting(rig, agent, draft=False)
+    ann.alice.say("begin now")
+    ann.stops(1)
+    ann.alice.becomes("ready")
     for number in range(8):
         ann.alice.type(f"prompt {number} of eight")
         ann.alice.sees(f"prompt {number} of eight")

@@ -10,14 +10,18 @@ const tui = async (api, options) => {
   const shown = () => (api.route.current.name === "session" ? api.route.current.params.sessionID : undefined)
   const busy = (id) => (api.state.session.status(id)?.type ?? "idle") !== "idle"
 
+  // Begin a conversation, unless the user begins one meanwhile.
+  const begun = async () => {
+    const { id } = done(await api.client.session.create({}))
+    if (shown()) await api.client.session.delete({ sessionID: id })
+    else api.route.navigate("session", { sessionID: id })
+    return shown()
+  }
+
   door.agent = {
     busy: () => (shown() ? busy(shown()) : api.route.current.name !== "home"),
     give: async (text, id) => {
-      let session = shown()
-      if (!session) {
-        session = done(await api.client.session.create({})).id
-        api.route.navigate("session", { sessionID: session })
-      }
+      const session = shown() ?? (await begun())
       given.set(id, session)
       const { agent, model } = api.state.session.messages(session).findLast(({ role }) => role === "user") ?? {}
       done(await api.client.session.promptAsync({ sessionID: session, agent, model, parts: [{ type: "text", text }] }))
@@ -25,6 +29,10 @@ const tui = async (api, options) => {
   }
 
   const given = new Map() // id of a message → its session
+  const end = (id, state) => {
+    given.delete(id)
+    door.end(id, state)
+  }
   const working = new Set() // sessions
   api.event.on("session.status", ({ properties: { sessionID, status } }) => {
     if (status.type === "idle") working.delete(sessionID)
@@ -32,10 +40,10 @@ const tui = async (api, options) => {
     door.works(working.size > 0)
   })
   api.event.on("message.part.updated", ({ properties: { part } }) => {
-    if (part.type === "text") door.end(door.idOf(part.text), "delivered")
+    if (part.type === "text") end(door.idOf(part.text), "delivered")
   })
   api.event.on("session.error", ({ properties: { sessionID } }) => {
-    for (const [id, session] of given) if (session === sessionID) door.end(id, "refused")
+    for (const [id, session] of given) if (session === sessionID) end(id, "refused")
   })
 }
 

@@ -26,6 +26,7 @@ export default (options) => (pi) => {
   const begun = new Map() // tool calls: when each was requested
   let said = 0
   let answers = 0
+  let resent // the user's prompt that joins the turn of another
   let compaction // the signal of the one that runs, beside which a prompt would be lost; isIdle() knows since 1.x
 
   // Report an event to the session; return its reply. The user's Esc ends the wait.
@@ -80,6 +81,7 @@ export default (options) => (pi) => {
 
   // pi refuses a second prompt, and with it the text, if the first one's turn has begun while the hook ran.
   pi.on("input", async (event, ctx) => {
+    if (event.text === resent) return (resent = undefined)
     const id = door.idOf(event.text)
     const idle = ctx.isIdle()
     const reply = await tell("UserPromptSubmit", ctx, { prompt: event.text })
@@ -91,7 +93,10 @@ export default (options) => (pi) => {
     hold(reply)
     if (idle && !ctx.isIdle()) {
       if (id) door.end(id, "busy")
-      else pi.sendUserMessage([{ type: "text", text: event.text }, ...(event.images ?? [])], { deliverAs: "steer" })
+      else {
+        resent = event.text
+        pi.sendUserMessage([{ type: "text", text: resent }, ...(event.images ?? [])], { deliverAs: "steer" })
+      }
       return { action: "handled" }
     }
   })
