@@ -5,7 +5,7 @@
 // FOLDER/pid      its process
 // FOLDER/prompts  a line of JSON for each prompt that its extensions have let through
 // FOLDER/go       exists: it takes them, and answers
-// FOLDER/taken    a line of JSON for each prompt that it has taken
+// FOLDER/taken    a line of JSON for each prompt that it has taken, and for each reply to its hooks
 
 import { appendFileSync, existsSync, writeFileSync } from "node:fs"
 import { pathToFileURL } from "node:url"
@@ -23,7 +23,7 @@ const ctx = {
 }
 const pi = {
   on: (event, handler) => (handlers[event] = handler),
-  sendMessage: () => {},
+  sendMessage: ({ content }) => note("taken", content),
   sendUserMessage: (text) => void prompt(text, "extension"),
 }
 
