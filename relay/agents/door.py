@@ -11,7 +11,6 @@ relay.injection.door_delivery uses it, one text at a time, and keeps what it has
 
 from __future__ import annotations
 
-import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -102,6 +101,8 @@ class Door(ABC):
 
     async def delivered(self, offer: Offer) -> None:
         """Return once the door itself reports that the model has the text; by default, never."""
+        import asyncio  # not before an agent runs: its launch needs `path_of`
+
         await asyncio.get_running_loop().create_future()
 
     async def settle(self, offer: Offer) -> OfferState:

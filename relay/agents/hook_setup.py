@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from relay.agents import hook_client, kinds
+from relay.agents import door, hook_client, kinds
 from relay.agents.catalog import for_command, load
 from relay.agents.hook_client import REASON, refusal
 from relay.agents.hook_event import OBSERVED, NativeEvent, NativeName
@@ -43,7 +43,7 @@ HookEntries = dict[str, list[dict[str, Any]]]
 TIMEOUT = int(hook_client.LONGEST) + 7
 """Seconds after which an agent stops waiting for its hook: longer than the client itself waits."""
 
-BRIDGE = Path(__file__).parent / "kinds" / "bridge.mjs"
+_SHARED = tuple(Path(__file__).parent / "kinds" / name for name in ("bridge.mjs", "door.mjs"))
 """What the plug-ins in agents share."""
 
 _DEFAULTS = "system-defaults.json"
@@ -155,6 +155,7 @@ def prepare(
     private_directory(Path(run_dir).parent)
     private_directory(run_dir)
     try:
+        Path(door.path_of(socket)).unlink(missing_ok=True)  # a killed agent's
         run = Run(tuple(command), at, dict(env), run_dir, socket)
         if agent.events:
             _write_hook(run, agent)
@@ -279,9 +280,17 @@ def installed(run: Run, package: str) -> tuple[int, ...]:
 
 
 def plugin_options(run: Run) -> dict[str, Any]:
-    """Return what our plugin in an agent needs for bridge.mjs."""
+    """Copy what our plugins in agents share; return the options of one."""
+    for module in _SHARED:
+        run.copy(module)
     hook = call(run.directory, "decide", "EVENT")
-    return {"hook": hook, "transcript": transcript(run), "timeout": TIMEOUT}
+    doors = {"socket": door.path_of(run.socket), "working": working(run.directory)}
+    return {"hook": hook, "transcript": transcript(run), "timeout": TIMEOUT, "door": doors}
+
+
+def working(directory: str) -> str:
+    """Return the path of the file that exists while an agent with a door of ours works."""
+    return f"{directory}/working"
 
 
 def transcript(run: Run) -> str:

@@ -30,6 +30,7 @@ class Place:
         self.project = folder / "a project"
         self.run = folder / "a run"
         self.socket = str(folder / "s o.sock")
+        self.door = {"socket": str(folder / "s o.door"), "working": str(self.run / "working")}
         for each in (self.user, self.project):
             each.mkdir()
 
@@ -339,6 +340,7 @@ def test_pi_gets_an_extension_in_addition_to_the_users(place: Place) -> None:
         "hook": call(str(place.run), "decide", "EVENT"),
         "transcript": str(place.run / "transcript.jsonl"),
         "timeout": TIMEOUT,
+        "door": place.door,
     }
     assert (place.run.stat().st_mode & 0o777, Path(file).stat().st_mode & 0o777) == (0o700, 0o600)
 
@@ -392,6 +394,7 @@ def test_opencode_gets_a_plugin_that_calls_the_client(place: Place) -> None:
         "hook": call(str(place.run), "decide", "EVENT"),
         "transcript": str(place.run / "transcript.jsonl"),
         "timeout": TIMEOUT,
+        "door": place.door,
     }
     assert shell == dict.fromkeys(prepared.env.keys() - {"HOME"}, ""), (
         "the agent's child processes get none of it"
@@ -407,6 +410,18 @@ def test_the_users_opencode_configuration_keeps_working(place: Place) -> None:
     assert (merged["model"], merged["agent"]) == ("{env:MODEL}", {"ü": {}})
     assert "ü" in prepared.env["OPENCODE_CONFIG_CONTENT"], "not escaped, as it may name a file"
     assert json.loads(prepared.env["RELAY_BRIDGE"])["shell"]["OPENCODE_CONFIG_CONTENT"] == own
+
+
+def test_opencode_has_a_door_in_its_terminal_program_unless_the_user_configures_that(place: Place) -> None:
+    name = "OPENCODE_TUI_CONFIG"
+    env = place.prepare("opencode", "opencode").env
+    ((uri, options),) = json.loads(Path(env[name]).read_text())["plugin"]
+    assert Path(unquote(uri.removeprefix("file://"))) == place.run / "opencode_tui.mjs"
+    assert (place.run / "opencode_tui.mjs").is_file() and (place.run / "door.mjs").is_file()
+    assert options == {"door": place.door}
+    own = place.prepare("opencode", "opencode", **{name: "/my/tui.json"}).env
+    assert own[name] == "/my/tui.json"
+    assert name not in json.loads(own["RELAY_BRIDGE"])["shell"]
 
 
 def test_opencode_without_a_network_does_not_wait_long_for_its_package(place: Place) -> None:

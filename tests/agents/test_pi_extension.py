@@ -14,6 +14,7 @@ import pytest
 from relay.agents import kinds
 
 EXTENSION = Path(kinds.__file__).with_name("pi.mjs")
+DOOR_CLIENT = Path(__file__).with_name("door_client.mjs")
 NODE = shutil.which("node")
 
 pytestmark = pytest.mark.skipif(NODE is None, reason="Node.js is not installed")
@@ -31,15 +32,18 @@ if event in answers:
 """
 
 PI = """
-const handlers = {}, sent = [], notes = []
+const handlers = {}, sent = [], notes = [], prompts = []
+let idle = true
 const pi = {
   on: (event, handler) => (handlers[event] = handler),
   sendMessage: (message, options) => sent.push({ ...message, ...options }),
+  sendUserMessage: (content, options) => prompts.push([content, options]),
 }
 const entries = []
 const ctx = {
   cwd: "/home/dev/project",
   hasUI: true,
+  isIdle: () => idle,
   ui: { notify: (text) => notes.push(text) },
   sessionManager: {
     getSessionId: () => "S",
@@ -64,9 +68,11 @@ class ExtensionRun:
     def __init__(self, folder: Path, program: str, answers: dict[str, Any]) -> None:
         log, transcript = folder / "log", folder / "transcript.jsonl"
         hook = [sys.executable, "-c", CLIENT, "EVENT", json.dumps(answers), str(log)]
-        options = {"hook": hook, "transcript": str(transcript), "timeout": 60}
+        door = {"socket": str(folder / "door"), "working": str(folder / "working")}
+        options = {"hook": hook, "transcript": str(transcript), "timeout": 60, "door": door}
         source = f"""
 import extension from {json.dumps(EXTENSION.as_uri())}
+import {{ Client }} from {json.dumps(DOOR_CLIENT.as_uri())}
 const options = {json.dumps(options)}
 {PI}
 {program}
@@ -278,3 +284,105 @@ await fire("agent_end", { messages: [] })
 print(sent)
 """
     assert ExtensionRun(tmp_path, program, {}).printed == [None, None, None, []]
+
+
+DOOR = """
+const user = (...content) => fire("message_end", { message: { role: "user", content } })
+const input = (text, fields) => fire("input", { text, source: "extension", ...fields })
+await fire("session_start", { reason: "startup" })
+const session = new Client(options.door.socket)
+"""
+"""pi has started, and its session knocks."""
+
+
+def test_a_text_from_the_session_is_a_prompt_delivered_when_pi_has_it(tmp_path: Path) -> None:
+    """Its prompt hook, which precedes pi's decision to take it, proves nothing."""
+    played = ExtensionRun(
+        tmp_path,
+        DOOR
+        + """
+print([await session.offer("a", "/clear it"), prompts])
+await input("/clear it")
+print(session.answers)
+await user(text("another"))
+await user(text("/clear it"))
+print(await session.next())
+session.close()
+""",
+        {},
+    )
+    assert played.printed == [["accepted", [["/clear it", None]]], [], "delivered"]
+    assert [each.get("prompt") for each in played.received] == [None, "/clear it"]
+
+
+def test_a_text_waits_while_pi_works_compacts_or_changes_its_conversation(tmp_path: Path) -> None:
+    played = ExtensionRun(
+        tmp_path,
+        DOOR
+        + """
+const stop = new AbortController()
+const offer = async () => print(await session.offer("a"))
+idle = false
+await offer()
+idle = true
+await fire("session_before_compact", { signal: stop.signal })
+await offer()
+await fire("session_compact")
+await fire("session_shutdown", { reason: "new" })
+await offer()
+begin()
+await fire("session_start", { reason: "new" })
+await fire("session_before_compact", { signal: stop.signal })
+stop.abort()
+await offer()
+session.close()
+""",
+        {},
+    )
+    assert [each for each in played.printed if each] == ["busy", "busy", "busy", "accepted"]
+
+
+def test_the_session_can_see_whether_pi_works(tmp_path: Path) -> None:
+    program = """
+const { existsSync } = await import("node:fs")
+const works = () => existsSync(options.door.working)
+await fire("agent_start")
+print(works())
+await fire("agent_end", { messages: [assistant("aborted", text("Cut"))] })
+print(works())
+"""
+    assert ExtensionRun(tmp_path, program, {}).printed == [True, False]
+
+
+def test_a_refused_text_is_not_delivered(tmp_path: Path) -> None:
+    program = """
+print(await session.offer("a"))
+print([await input("[a]"), await session.next()])
+session.close()
+"""
+    refusal = {"decision": "block", "reason": "POLICY-7"}
+    played = ExtensionRun(tmp_path, DOOR + program, {"UserPromptSubmit": refusal})
+    assert played.printed == ["accepted", [{"action": "handled"}, "refused"]]
+
+
+def test_of_two_prompts_at_once_neither_is_lost(tmp_path: Path) -> None:
+    """pi drops the second, whose hook takes longer: the session's waits, and the user's joins the turn."""
+    played = ExtensionRun(
+        tmp_path,
+        DOOR
+        + """
+await session.offer("a")
+const slow = [input("[a]"), input("mine", { source: "interactive", images: [{ type: "image" }] })]
+idle = false
+print(await Promise.all(slow))
+print([await session.next(), prompts.slice(1)])
+print(await input("mine"))
+print(await input("in the midst", { source: "interactive" }))
+session.close()
+""",
+        {},
+    )
+    handled = {"action": "handled"}
+    mine = [[{"type": "text", "text": "mine"}, {"type": "image"}], {"deliverAs": "steer"}]
+    assert played.printed == [[handled, handled], ["busy", [mine]], None, None]
+    assert [each.get("prompt") for each in played.received[1:]] == ["[a]", "mine", "in the midst"]

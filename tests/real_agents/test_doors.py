@@ -13,7 +13,7 @@ from real_agents.rig import Rig, has_door
 from relay.injection import layout
 from support import session_patch
 
-pytestmark = pytest.mark.agents("claude")
+pytestmark = pytest.mark.agents("claude", "pi", "opencode")
 
 BODIES = [
     "hello",
@@ -71,6 +71,11 @@ class Drafting:
         self.rig.wait(lambda: [row["state"] for row in found()] == ["injected"] * count, "all arrive")
         return [str(row["route"]) for row in found()]
 
+    def stops(self, count: int) -> None:
+        """Wait until the agent has ended `count` turns."""
+        hooks = self.alice.events
+        self.rig.wait(lambda: [e["hook"] for e in hooks("hook")].count("stop") >= count, "its turn ends")
+
     def is_untouched(self) -> None:
         """Assert that relay has typed nothing, and the draft is as it was."""
         self.alice.sees("my half-typed line")
@@ -99,12 +104,15 @@ def test_texts_of_all_kinds_reach_an_idle_agent_with_a_draft(rig: Rig, agent: Ag
     assert places == sorted(places)
     assert [told.count(f"[/relay {id}]") for id in ids] == [1] * len(ids)
     for body in BODIES:
-        whole = layout.quote(layout.deface(layout.sanitise(body))).replace("</cross", "(/cross")
+        whole = layout.quote(layout.deface(layout.sanitise(body)))
+        if agent.name == "claude":
+            whole = whole.replace("</cross", "(/cross")
         assert whole in told
     assert not (ann.alice.work / "shelled").exists()
     ann.is_untouched()
 
 
+@pytest.mark.agents("claude")
 def test_the_model_is_told_who_has_sent_a_text(rig: Rig, agent: Agent) -> None:
     """The user's own words are not another agent's."""
     ann = Drafting(rig, agent)
@@ -127,6 +135,7 @@ def test_a_working_agent_gets_a_text_with_its_tools_result(rig: Rig, agent: Agen
     ann.is_untouched()
 
 
+@pytest.mark.agents("claude", "opencode")
 def test_a_dialog_is_neither_answered_nor_disturbed(rig: Rig, agent: Agent) -> None:
     ann = Drafting(rig, agent, Rule("begin", Step(calls=(Shell("touch approved"),)), "It ran."), draft=False)
     ann.sends("begin now")
@@ -135,7 +144,7 @@ def test_a_dialog_is_neither_answered_nor_disturbed(rig: Rig, agent: Agent) -> N
     rig.wait(lambda: ann.alice.waiting() == 1, "it waits")
     ann.alice.sees(agent.permission)
     ann.alice.type("\x1b")
-    assert ann.settles(2) == ["door", "door"]
+    assert ann.settles(2) == ["door", "native" if agent.name == "opencode" else "door"]
     ann.alice.receives("during the dialog")
     assert not (ann.alice.work / "approved").exists()
     assert not ann.written.exists()
@@ -146,9 +155,8 @@ def test_the_door_stays_open_after_a_new_conversation(rig: Rig, agent: Agent) ->
     ann.sends("before")
     ann.settles(1)
     ann.alice.becomes("ready")
-    before = ann.alice.info()["session_id"]
     ann.alice.say(agent.clear)
-    rig.wait(lambda: ann.alice.info()["session_id"] not in {before, None}, "it has another conversation")
+    rig.wait(lambda: not ann.alice.shows("] before ["), "it has another conversation")
     ann.drafts()
     ann.sends("after")
     assert ann.settles(2) == ["door", "door"]
@@ -166,6 +174,28 @@ def test_a_session_that_is_killed_or_replaced_gives_each_text_once(rig: Rig, age
             os.kill(ann.alice.info()["session_pid"], signal.SIGKILL)
         rig.wait(lambda: ann.alice.info().get("state"), "a session answers")
         ann.settles(number + 1)
+        ann.stops(number + 1)
     rig.wait(lambda: "text 3." in ann.told(), "the model has the last one")
     assert [ann.told().count(f"] text {number}. [/") for number in range(4)] == [1] * 4
     ann.is_untouched()
+
+
+@pytest.mark.agents("pi", "opencode")
+def test_a_text_and_the_users_prompt_at_once_both_arrive(rig: Rig, agent: Agent) -> None:
+    """Although pi drops one of two prompts that its hooks let through at once."""
+    ann = Drafting(rig, agent, draft=False)
+    ann.alice.say("begin now")
+    ann.stops(1)
+    ann.alice.becomes("ready")
+    for number in range(8):
+        ann.alice.type(f"prompt {number} of eight")
+        ann.alice.sees(f"prompt {number} of eight")
+        ann.sends(f"text {number} of eight")
+        ann.alice.type("\r")
+        for kind in ("prompt", "text"):
+            ann.alice.receives(f"{kind} {number} of eight")
+        ann.alice.becomes("ready")
+    ann.settles(8)
+    for number in range(8):
+        assert [ann.told().count(f"{kind} {number} of eight") for kind in ("prompt", "text")] == [1, 1]
+    assert not ann.written.exists()

@@ -74,7 +74,7 @@ function written(value) {
   }
 }
 
-function parsed(text) {
+export function parsed(text) {
   try {
     const value = JSON.parse(text)
     return value !== null && typeof value === "object" ? value : {}

@@ -2,26 +2,32 @@
 //
 //     pi's events ──→ the hooks of docs/AGENTS.md ──→ their replies, in pi's terms
 //     message_end ──→ the transcript: each text that the model has completed, and the tokens of each answer
+//     door.mjs ──→ a prompt, while pi is idle; message_end shows that pi has taken it
 //
-// pi makes another instance for each of its sessions: /new, /resume, /fork and /reload end this one. Text that the
-// model has yet to receive survives that: `lesson` for the session that has begun, `held` for any session.
+// pi makes another instance for each of its sessions: /new, /resume, /fork and /reload end this one. The door survives
+// that, and text that the model has yet to receive: `lesson` for the session that has begun, `held` for any session.
 
 import { randomUUID } from "node:crypto"
 import { Bridge } from "./bridge.mjs"
+import { Door } from "./door.mjs"
 
 const STARTED = { startup: "startup", new: "clear", resume: "resume", fork: "resume" }
 const TOOLS = { bash: "Bash", edit: "Edit", find: "Glob", grep: "Grep", ls: "LS", read: "Read", write: "Write" }
 const FILES = new Set(["edit", "read", "write"]) // whose `path` Claude Code calls `file_path`
 const CUT_OFF = new Set(["aborted", "error"]) // stop reasons: the user's Esc, and an API error that pi may try again
+const COMPACTED = 300_000 // milliseconds: pi 0.x does not report a compaction that fails
 
-const waiting = (globalThis[Symbol.for("relay.waiting")] ??= { lesson: "", held: [] })
+const waiting = (globalThis[Symbol.for("relay.waiting")] ??= { lesson: "", held: [], door: undefined })
 
 export default (options) => (pi) => {
   const bridge = new Bridge(options)
+  const door = (waiting.door ??= new Door(options.door))
   const run = randomUUID()
   const begun = new Map() // tool calls: when each was requested
   let said = 0
   let answers = 0
+  let resent // the user's prompt that joins the turn of another
+  let compaction // the signal of the one that runs, beside which a prompt would be lost; isIdle() knows since 1.x
 
   // Report an event to the session; return its reply. The user's Esc ends the wait.
   const tell = async (event, ctx, fields, signal = ctx.signal) => {
@@ -45,6 +51,10 @@ export default (options) => (pi) => {
   }
 
   pi.on("session_start", async (event, ctx) => {
+    door.agent = {
+      busy: () => !ctx.isIdle() || compaction?.aborted === false,
+      give: (text) => pi.sendUserMessage(text),
+    }
     if (event.reason === "reload") return
     const old = ctx.sessionManager.getEntries().some((entry) => entry.type === "message")
     const source = event.reason === "startup" && old ? "resume" : (STARTED[event.reason] ?? "startup")
@@ -52,25 +62,46 @@ export default (options) => (pi) => {
   })
 
   pi.on("session_shutdown", async (event, ctx) => {
+    door.agent = undefined
     if (event.reason !== "reload") await tell("SessionEnd", ctx, { reason: event.reason ?? "quit" })
   })
 
   pi.on("session_before_compact", async (event, ctx) => {
+    compaction = event.signal
+    setTimeout(() => (compaction = undefined), COMPACTED).unref()
     const trigger = (event.reason ?? "manual") === "manual" ? "manual" : "auto"
     const reply = await tell("PreCompact", ctx, { trigger }, event.signal)
     return reply.refused ? { cancel: true } : undefined
   })
 
-  pi.on("session_compact", (_, ctx) => start(ctx, "compact"))
+  pi.on("session_compact", (_, ctx) => {
+    compaction = undefined
+    return start(ctx, "compact")
+  })
 
+  // pi refuses a second prompt, and with it the text, if the first one's turn has begun while the hook ran.
   pi.on("input", async (event, ctx) => {
+    if (event.text === resent) return (resent = undefined)
+    const id = door.idOf(event.text)
+    const idle = ctx.isIdle()
     const reply = await tell("UserPromptSubmit", ctx, { prompt: event.text })
     if (reply.refused) {
+      door.end(id, "refused")
       if (ctx.hasUI) ctx.ui.notify(reply.reason, "warning")
       return { action: "handled" }
     }
     hold(reply)
+    if (idle && !ctx.isIdle()) {
+      if (id) door.end(id, "busy")
+      else {
+        resent = event.text
+        pi.sendUserMessage([{ type: "text", text: resent }, ...(event.images ?? [])], { deliverAs: "steer" })
+      }
+      return { action: "handled" }
+    }
   })
+
+  pi.on("agent_start", () => door.works(true))
 
   pi.on("before_agent_start", () => {
     const text = release()
@@ -84,6 +115,7 @@ export default (options) => (pi) => {
       const tokens = { input, output, cache_read: cacheRead, cache_write: cacheWrite }
       bridge.used(`${run}/${++answers}`, event.message.model, tokens, cost?.total)
     }
+    if (role === "user") door.end(door.idOf(texts(content).join("\n")), "delivered")
     if (role !== "assistant" || CUT_OFF.has(stopReason)) return
     for (const text of texts(content)) bridge.said(`${run}/${++said}`, text)
   })
@@ -117,6 +149,7 @@ export default (options) => (pi) => {
   })
 
   pi.on("agent_end", async (event, ctx) => {
+    door.works(false)
     begun.clear()
     const last = event.messages.findLast(({ role }) => role === "assistant")
     if (!last || CUT_OFF.has(last.stopReason)) return // pi may try again; its screen shows the outcome

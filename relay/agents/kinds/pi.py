@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from relay.agents import hook_event, hook_reply
 from relay.agents.hook_event import NativeName
-from relay.agents.hook_setup import BRIDGE, Prepared, Run, installed, plugin_options
+from relay.agents.hook_setup import Prepared, Run, installed, plugin_options
 from relay.agents.kind import Markers
 from relay.agents.kinds.relay import RelayDialect
 from relay.errors import ConfigError
+
+if TYPE_CHECKING:
+    from relay.agents.door import Door, Site
 
 FLAG = "--extension"
 
@@ -38,6 +42,7 @@ class Pi(RelayDialect):
         **hook_reply.REPLIES,
         NativeName.TOOL_PRE: frozenset({"context", "deny", "input", "notice"}),
     }
+    door_since = "0.65"
     markers = Markers("PI_CODING_AGENT", (), ("AI_AGENT",))
 
     def prepare(self, run: Run) -> Prepared:
@@ -50,9 +55,13 @@ class Pi(RelayDialect):
                 f"relay's extension needs pi {'.'.join(map(str, OLDEST))} or later; for this version, relay "
                 "reads the screen instead"
             )
-        run.copy(BRIDGE)
         source = f"import extension from {json.dumps(run.copy(_EXTENSION))}\n"
         source += f"export default extension({json.dumps(plugin_options(run))})\n"
         return Prepared(
             run.with_flags([FLAG, run.write("relay.js", source)], run.arguments), run.env, self.name
         )
+
+    def door(self, site: Site) -> Door:
+        from relay.agents.kinds._plugin_door import PluginDoor  # not before an agent runs
+
+        return PluginDoor(site)
