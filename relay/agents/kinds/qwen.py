@@ -12,7 +12,7 @@ includes the cache. Measured with 0.15.10.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from relay.agents import hook_event, hook_reply
 from relay.agents.hook_event import NativeName
@@ -22,6 +22,9 @@ from relay.agents.profile import PromptKind
 from relay.agents.transcript_lines import LineReader, Said, dict_of, dicts, numbered, object_in, text_of
 from relay.agents.usage import Charge, OneCharge, UsageFormat, charge_of
 from relay.errors import ConfigError
+
+if TYPE_CHECKING:
+    from relay.agents.door import Door, Site
 
 _HOUSEKEEPING = ("managed-auto-memory-", "managed-skill-")
 """Prefixes of the subagents that it runs for itself after a turn. No hook reports them."""
@@ -42,6 +45,7 @@ class Qwen(AgentKind):
     }
     forgets_prompts = True  # 0.24.4
     bequeaths_hooks = True
+    door_since = "0.23.0"
     tools = {
         "Bash": ("run_shell_command",),
         "Read": ("read_file", "read_many_files"),
@@ -72,7 +76,15 @@ class Qwen(AgentKind):
             )
         # Timeouts are in milliseconds: all of them in 0.15.10, those from 1,000 on in newer versions.
         ours = entries(self, run.directory, lambda command: handler(command, TIMEOUT * 1000))
-        return with_defaults(run, self.name, ours, "QWEN_CODE", linux="qwen-code", macos="QwenCode")
+        # Otherwise it holds what comes by its door for its user to review (0.24.4).
+        accept = {"crossSessionInbound": "accept"}
+        names = {"linux": "qwen-code", "macos": "QwenCode"}
+        return with_defaults(run, self.name, ours, "QWEN_CODE", agents=accept, **names)
+
+    def door(self, site: Site) -> Door:
+        from relay.agents.kinds._qwen_door import QwenDoor
+
+        return QwenDoor(site)
 
     def reader(self) -> LineReader:
         return _Messages().read
