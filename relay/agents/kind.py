@@ -4,6 +4,7 @@ prepare ── Run → Prepared                       its command line for one r
 parse ──── the payload of a hook → NativeEvent
 render ─── NativeEvent, Reply → what the hook prints
 reader, failure, usage ── the lines of its transcripts → Said, Failed, Charge
+door ───── Site → Door                          its own inbox
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from relay.agents import hook_event
 from relay.agents.hook_event import NativeEvent, NativeName
@@ -21,6 +22,9 @@ from relay.agents.hook_setup import Prepared, Run
 from relay.agents.profile import PromptKind
 from relay.agents.transcript_lines import Failed, LineReader, Said
 from relay.agents.usage import UsageFormat
+
+if TYPE_CHECKING:
+    from relay.agents.door import Door, Site
 
 
 class Markers(NamedTuple):
@@ -65,6 +69,7 @@ class AgentKind:
     usage_is_timed: each line about usage has its time, so files are read from their beginning.
 
     markers: what it sets in the environment of the programs that it runs.
+    door_since: its first version with a door (relay.agents.door), such as "2.1.224"; "": none has one.
     """
 
     name: ClassVar[str] = ""
@@ -88,6 +93,7 @@ class AgentKind:
     omits_joiners: ClassVar[bool] = False
     usage_is_timed: ClassVar[bool] = False
     markers: ClassVar[Markers | None] = None
+    door_since: ClassVar[str] = ""
 
     def prepare(self, run: Run) -> Prepared:
         """Return the command and environment to report with. Raise ConfigError, HomeError or OSError."""
@@ -184,4 +190,8 @@ class AgentKind:
 
     def subagent_folder(self, transcript: Path, session: str) -> Path | None:
         """Return the folder with the transcripts of a conversation's subagents; None if there is none."""
+        return None
+
+    def door(self, site: Site) -> Door | None:
+        """Return the door of the agent at `site`, which is running; None if this kind has none."""
         return None

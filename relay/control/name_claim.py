@@ -51,7 +51,8 @@ class Claim:
 
     def release(self) -> None:
         """Release the name. Called in the shim when it ends."""
-        for path in (self.socket, self.shim, self.socket.removesuffix(".sock") + ".guards", self.lock):
+        base = self.socket.removesuffix(".sock")
+        for path in (self.socket, self.shim, f"{base}.guards", f"{base}.door", self.lock):
             try:
                 os.unlink(path)
             except OSError:

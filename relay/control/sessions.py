@@ -4,6 +4,7 @@
     RUN/sessions/TEAM/NAME.sock    the session's control socket: one JSON object per line, each way
     RUN/sessions/TEAM/NAME.shim    the shim's own socket, which answers even without a session
     RUN/sessions/TEAM/NAME.guards  what hooks must know while no session answers (relay.agents.hook_guards)
+    RUN/sessions/TEAM/NAME.door    where relay's plug-in in the agent takes texts (relay.agents.door)
 
 File names are lower case. A session describes itself on request; a claim contains only what `Claim.note`
 writes, for use when the session does not answer. A name is taken while its claim is held, whether or not a
@@ -418,7 +419,7 @@ def _sweep(path: Path) -> None:
         with open(lock, "rb") as claim:
             if not try_lock(claim.fileno()):
                 return  # it is starting
-            for each in (path, path.with_suffix(".shim"), path.with_suffix(".guards"), lock):
+            for each in (path, *map(path.with_suffix, (".shim", ".guards", ".door")), lock):
                 each.unlink(missing_ok=True)
     except FileNotFoundError:
         path.unlink(missing_ok=True)

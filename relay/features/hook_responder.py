@@ -21,7 +21,7 @@ from relay.hooks import events
 from relay.hooks.apply import apply
 from relay.hooks.events import HandlerEvent
 from relay.hooks.result import Decision, HookResult, decide, refused_prompt
-from relay.injection.events import Contribute, Contribution, Recognize
+from relay.injection.events import Contribute, Contribution, Recognition, Recognize
 from relay.lifecycle import LastWords
 from relay.policy import Policy
 from relay.rules.event import RuleEvent, from_native
@@ -33,6 +33,8 @@ from relay.storage.journal import Journal, preview
 
 ROOM = 9_000
 """Bytes of one reply: Claude Code puts strings of more than 10,000 characters into a file."""
+
+_REPEATED = "relay has already given this text to the agent."
 
 _BESIDE = frozenset({NativeName.SESSION_START, NativeName.SESSION_END, NativeName.NOTIFICATION})
 """Events that do not prove that the agent has read the text of a continuation."""
@@ -98,8 +100,12 @@ class HookResponder:
         messages = not _kind(event).forgets_prompts
         if not event.prompt:
             return await self._with_context(event, messages=messages)
-        ours = await self._bus.ask(Recognize(event.prompt))  # if so, rules ran before it was typed
-        rules = None if any(ours) else from_native(event)
+        known = await self._bus.ask(Recognize(event.prompt))
+        if Recognition.REPEATED in known:
+            self._turn.end()
+            return Answered(_kind(event).render(event, Reply(deny=_REPEATED)))
+        # Rules have seen relay's own before it was given.
+        rules = None if Recognition.OURS in known else from_native(event)
         results = await self._consult(rules, events.PromptSubmit(prompt=event.prompt))
         decision = decide(results)
         if decision.refused:

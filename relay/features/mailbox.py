@@ -336,6 +336,8 @@ class Mailbox:
         # If this cannot be recorded, the message is given later anyway, or uncertain if this session dies.
         self._put_back.add(id)
         await self._catch_up_or_say()
+        if self._collecting and id not in self._given:  # an earlier session's
+            await self._taken_up()
 
     async def _catch_up_or_say(self) -> None:
         try:

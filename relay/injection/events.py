@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 
 from relay.agents.hook_reply import ReplyOutcome
 from relay.eventbus import Event, Question
@@ -103,8 +104,16 @@ class Occupied(Question[str]):
     """Name what keeps a ready agent from being idle: what is waiting for it; no answer if nothing is."""
 
 
+class Recognition(Enum):
+    """A prompt that the agent reports, as relay knows it."""
+
+    OTHERS = "others"  # the user's, or not only relay's
+    OURS = "ours"  # relay gave it, and nothing else with it
+    REPEATED = "repeated"  # relay gave it, and the agent has already got it
+
+
 @dataclass(frozen=True, slots=True)
-class Recognize(Question[bool]):
-    """The agent's hook has reported this prompt: did relay type it, and nothing else with it?"""
+class Recognize(Question[Recognition]):
+    """The agent's hook has reported this prompt: did relay give it?"""
 
     prompt: str

@@ -1,4 +1,4 @@
-"""The gate before the typist: decides whether the first waiting text may be typed now, and if not, why."""
+"""The gate before all deliveries: decides which text is next, if it is due, and if it may be typed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from relay.injection.injection import Injection
 from relay.injection.queue import InjectionQueue
 from relay.injection.reply_delivery import ReplyDelivery
-from relay.injection.user_typing import UserTyping
 from relay.message import Priority
 from relay.state.readiness import Readiness, TerminalSnapshot, Verdict, judge, working
 from relay.state.view import AgentView
@@ -16,7 +15,7 @@ from relay.state.view import AgentView
 
 @dataclass(eq=False)
 class TypingGate:
-    """Weighs the agent's state, the user's typing and the waiting texts.
+    """Weighs the agent's state and the waiting texts.
 
     idle:   seconds of quiet after which a ready agent gets texts of low priority.
     hooked: the agent's own hooks take waiting texts while it works.
@@ -25,7 +24,6 @@ class TypingGate:
     view: AgentView
     queue: InjectionQueue
     delivery: ReplyDelivery
-    user: UserTyping
     idle: float
     clock: Callable[[], float]
     hooked: bool = False
@@ -35,15 +33,15 @@ class TypingGate:
         return next((each for each in self.queue if each.wakes or not self.hooked), None)
 
     def obstacle(self, *, typing: bool) -> Verdict | None:
-        """Return what prevents typing any text, whatever the agent does.
+        """Return what prevents giving any text, whatever the agent does.
 
-        typing: a text is already being typed. The verdict's `wait` is None if an event ends the obstacle.
+        typing: a text is already being given. The verdict's `wait` is None if an event ends the obstacle.
         """
         if self.view.held is not None:
             return self.view.held
         if self.delivery:
             return working("a text is being delivered through its own hooks")
-        return (None if typing else self._order()) or self.user.obstacle()
+        return None if typing else self._order()
 
     def _order(self) -> Verdict | None:
         """Return why the first waiting text is not due yet."""

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import secrets
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import Literal
+from typing import Any, Literal
 
 from relay.message import Priority
 
 Kind = Literal["message", "hook", "closing", "notice", "task", "nudge"]
-Route = Literal["", "typed", "native"]
+Route = Literal["", "typed", "native", "door"]
 Role = Literal["", "user", "system", "assistant"]
-Proof = Literal["", "echo", "screen", "hook", "printed"]
+Proof = Literal["", "echo", "screen", "hook", "printed", "record", "agent"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,12 @@ class Injection:
     time: float = 0.0
     remark: str = ""
 
+    @classmethod
+    def from_json(cls, given: dict[str, Any]) -> Injection:
+        """Return the injection that asdict() has made `given` of. Raise TypeError, ValueError or KeyError."""
+        known = {each.name: given[each.name] for each in fields(cls) if each.name in given}
+        return cls(**{**known, "priority": Priority(given["priority"])})
+
     @property
     def quotes_others(self) -> bool:
         """True if it may have the words of other agents: a message, or what the team remembers."""
@@ -84,11 +90,11 @@ class Outcome:
     """The outcome of an injection.
 
     detail:   the reason for anything but plain success, in one sentence.
-    route:    typed into the agent's terminal, or in a reply to one of its own hooks (native); empty if
-              nothing was written.
+    route:    typed into the agent's terminal, in a reply to one of its own hooks (native), or by its inbox
+              (door); empty if nothing was given.
     role:     the text's role for the agent.
     verified: the proof that it arrived, or empty: the terminal's echo, the screen, the agent's own prompt
-              hook, or the hook's client, which printed it for the agent.
+              hook, the hook's client, which printed it for the agent, its record, or its door's word (agent).
     """
 
     result: Result
@@ -96,3 +102,8 @@ class Outcome:
     route: Route = ""
     role: Role = ""
     verified: Proof = ""
+
+    @classmethod
+    def from_json(cls, given: dict[str, Any]) -> Outcome:
+        """Return the outcome that asdict() has made `given` of. Raise TypeError, ValueError or KeyError."""
+        return cls(**{**given, "result": Result(given["result"])})

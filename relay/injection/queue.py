@@ -57,6 +57,7 @@ class InjectionQueue:
         self._turns: dict[int, int] = {}  # by rank: the current turn
         self._last: dict[tuple[int, str], int] = {}  # by rank and sender: the turn of its latest message
         self._refusal: Refusal | None = None
+        self._expected: set[str] = set()  # the ids of injections that go before all others of their rank
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -77,9 +78,16 @@ class InjectionQueue:
         if injection.kind == "message":
             flow = rank, names.key(injection.source)
             turn = self._last[flow] = max(turn, self._last.get(flow, -1) + 1)
+        if injection.id in self._expected:
+            self._expected.discard(injection.id)
+            turn = -1
         self._places[injection.id] = rank, turn
         self._waiting.insert(bisect_right(self._waiting, (rank, turn), key=self._place), injection)
         return True
+
+    def expect(self, injections: Sequence[Injection]) -> None:
+        """Put `injections`, which were about to be delivered, before all others once they are submitted."""
+        self._expected.update(each.id for each in injections)
 
     def fits(self, injection: Injection) -> bool:
         """Return True if `injection` can be delivered at all; else reject it."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from typing import Any
 
@@ -24,7 +24,6 @@ from relay.agents.profile import Profile
 from relay.injection.injection import Injection, Outcome, Result
 from relay.injection.layout import Style, closing_mark, opening_mark
 from relay.injection.typist import Typist
-from relay.message import Priority
 from relay.shim.process_wait import SCREEN_QUIET
 from relay.state.agent_terminal import INPUT_BORDER, AgentTerminal
 from relay.state.detection import ScreenSnapshot, detect
@@ -292,20 +291,13 @@ def _digest(text: str) -> str:
 
 def _left(kept: dict[str, Any]) -> _Left:
     """Return what was kept. Raise TypeError, ValueError or KeyError if it is incomplete."""
-    known = {each.name for each in fields(Injection)}
-    injections = []
-    for each in kept["injections"]:
-        given = {key: value for key, value in each.items() if key in known}
-        injections.append(Injection(**{**given, "priority": Priority(each["priority"])}))
     outcome = kept["outcome"]
-    if outcome is not None:
-        outcome = Outcome(**{**outcome, "result": Result(outcome["result"])})
     return _Left(
         kept["mark"],
         kept["digest"],
         kept.get("end", ""),
         kept["lines"],
         int(kept["position"]),
-        tuple(injections),
-        outcome,
+        tuple(map(Injection.from_json, kept["injections"])),
+        None if outcome is None else Outcome.from_json(outcome),
     )

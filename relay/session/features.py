@@ -14,10 +14,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from relay.agents import kinds
+from relay.agents.door import Door, NoDoor, Site
 from relay.agents.joiners import DrawnJoiners
 from relay.agents.prices import Prices
 from relay.agents.transcript_reader import TranscriptReader
-from relay.control.lineage import Lineage
+from relay.control.lineage import Lineage, ancestors
 from relay.directives.checkpoint import Checkpoints
 from relay.directives.grammar import Grammar
 from relay.directives.hearing import EarlierSessions, Hearing
@@ -195,6 +196,16 @@ def _native(core: Core) -> NativeHooks:
         continuations=core.setup.settings.continuations,
         progress=core.progress,
     )
+
+
+def _door(core: Core) -> Door:
+    """Return the agent's door; it is asked for once the agent's hooks report."""
+    started = core.started
+    own = Lineage(started.pty.pid, started.pty.leader, os.getpid())
+    site = Site(
+        started.env, started.bridge_dir, started.socket, lambda pid: bool(own.through(ancestors(pid)))
+    )
+    return kinds.find(started.bridge).door(site) or NoDoor(site)
 
 
 def _own_record(core: Core) -> Feature | None:
@@ -562,6 +573,7 @@ FEATURES: dict[str, Factory] = {
         core.agent.view,
         directive=layout.directive_pattern(core.setup.prefix, core.setup.profile.decoration),
         progress=core.progress,
+        door=_door(core),
         idle=core.setup.settings.idle_seconds,
     ),
     "audit": _audit,

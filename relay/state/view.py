@@ -67,6 +67,11 @@ class AgentView:
         """The agent's state now; only *ready* allows typing."""
         return self.held or judge(self.look(), self.profile)
 
+    @property
+    def hooks(self) -> Evidence | None:
+        """The report of the agent's own hooks; None if they are silent, or have reported no turn yet."""
+        return next((each for each in self._evidence.current() if each.source == "hooks"), None)
+
     def forbid(self, why: str) -> None:
         """Forbid all typing from now on, also the Enter of a text that is being typed."""
         self.held = Verdict(Readiness.UNSAFE, why)

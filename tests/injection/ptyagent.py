@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 
 from relay.agents.catalog import load
+from relay.agents.door import NoDoor, Site
 from relay.agents.profile import Profile
 from relay.errors import RelayError
 from relay.eventbus import EventBus, answers, handles
@@ -28,6 +29,7 @@ from relay.injection.events import (
     InjectionDeferred,
     InjectionEnded,
     MayBegin,
+    Recognition,
     Recognize,
     Withdraw,
 )
@@ -105,6 +107,7 @@ class PtyAgent(AgentTerminal):
             self.view,
             directive=directive,
             progress=self.progress,
+            door=NoDoor(Site({}, "", "", lambda _: False)),
             idle=idle,
             clock=lambda: time.monotonic() + self._later,
         )
@@ -131,7 +134,7 @@ class PtyAgent(AgentTerminal):
 
     async def report_prompt(self, prompt: str) -> bool:
         """Report from the agent's hook that `prompt` was submitted; return whether it is relay's."""
-        return any(await self.bus.ask(Recognize(prompt)))
+        return Recognition.OURS in await self.bus.ask(Recognize(prompt))
 
     def looks(self, group: int) -> Waiting:
         return process_wait.look(group)
@@ -182,7 +185,7 @@ class PtyAgent(AgentTerminal):
 
     def rest(self) -> None:
         """Make the user's last key press long ago."""
-        self.injector._user.rest()
+        self.injector._typed._user.rest()
         self._publish_output(b"")
 
     def received(self) -> str:

@@ -43,8 +43,8 @@ def _ask(path: Path) -> str:
 
 
 def _may_type(agent: PtyAgent) -> bool:
-    agent.injector._user.rest()
-    return agent.injector._user.obstacle() is None and agent.injector._gate.allows(agent.view.look())
+    agent.injector._typed._user.rest()
+    return agent.injector._typed._user.obstacle() is None and agent.injector._gate.allows(agent.view.look())
 
 
 async def _settled(agent: PtyAgent) -> None:
@@ -83,7 +83,7 @@ def test_nothing_is_typed_beside_the_users_text(tmp_path: Path, editor: str) -> 
                 # While it handles Ctrl-C or Ctrl-D, the kernel echoes the next keys beside its prompt.
                 moot = keys[-1] in {"\x1b", "\x16a", "\x12f"} or {"\x03", "\x04"} & {*keys}
                 if not (text or moot or editor.endswith("vi")):
-                    assert types, f"{keys}: {agent.injector._user.obstacle()}, {agent.view.verdict}"
+                    assert types, f"{keys}: {agent.injector._typed._user.obstacle()}, {agent.view.verdict}"
                 agent.press(b"\x07\r\r")
                 await agent.until(lambda: not _ask(asked))
                 await _settled(agent)

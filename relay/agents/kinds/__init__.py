@@ -1,6 +1,7 @@
 """The kinds of agents that relay knows: each module of this package is one, named like its pattern file.
 
 No other module names a kind. A new kind is a new module, with one subclass of relay.agents.kind.AgentKind.
+The door of a kind is in _NAME_door.py: it is only used once an agent runs.
 This module is on the path to an agent's first byte, so it imports a kind only when asked for it.
 """
 

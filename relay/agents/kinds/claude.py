@@ -10,8 +10,10 @@ cache. Measured with 2.1.197.
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from relay.agents import hook_event, hook_reply
 from relay.agents.hook_event import NativeEvent, NativeName
@@ -40,6 +42,9 @@ from relay.agents.transcript_lines import (
 )
 from relay.agents.usage import Charge, OneCharge, Tokens, UsageFormat, number
 
+if TYPE_CHECKING:
+    from relay.agents.door import Door, Site
+
 FLAG = "--settings"
 
 SINCE = {
@@ -52,6 +57,9 @@ SINCE = {
 
 EXEC_FORM = (2, 1, 197)
 """A version whose hooks have `args`. 2.1.100 has no `args`: it would run `command` alone, in a shell."""
+
+
+_ENVELOPE = re.compile(r"<cross-session-message\b[^>]*>\n(.*)\n</cross-session-message>", re.DOTALL)
 
 
 class Claude(AgentKind):
@@ -68,6 +76,7 @@ class Claude(AgentKind):
     }
     continues_with_context = True  # it draws a block as an error, and 2.1.330 sends it to its model twice
     forgets_prompts = True  # 2.1.197
+    door_since = "2.1.224"
     markers = Markers(
         "CLAUDECODE",
         ("CLAUDE_CODE_CHILD_SESSION", "CLAUDE_CODE_SESSION_ID"),
@@ -96,6 +105,18 @@ class Claude(AgentKind):
         if settings.get("disableAllHooks"):
             note = f"the settings given with {FLAG} disable all hooks, and so the bridge"
         return Prepared(run.with_flags([FLAG, path], arguments), run.env, self.name, note)
+
+    def parse(self, event: str, payload: bytes | str) -> NativeEvent | None:
+        """Return the event; a prompt that another session has sent comes without its envelope."""
+        found = super().parse(event, payload)
+        if found is None or not (envelope := _ENVELOPE.search(found.prompt)):
+            return found
+        return replace(found, prompt=envelope[1])
+
+    def door(self, site: Site) -> Door:
+        from relay.agents.kinds._claude_door import ClaudeDoor  # not before an agent runs
+
+        return ClaudeDoor(site)
 
     def reader(self) -> LineReader:
         return _said

@@ -1,0 +1,130 @@
+"""A door: an agent's own inbox, which takes a text without its keyboard.
+
+    offer ─┬→ accepted ─┬→ delivered      the model has it: prompt hook, transcript or door show it
+           │            └→ settle         no proof: what became of it?
+           ├→ unknown ──→ settle          it may have been taken
+           └→ busy, refused               it was not taken
+
+AgentKind.door makes the door of one run. A door says what the agent says, and decides nothing:
+relay.injection.door_delivery uses it, one text at a time, and keeps what it has offered for the next session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar
+
+
+class OfferState(StrEnum):
+    """The fate of an offer, as far as it is known."""
+
+    ACCEPTED = "accepted"  # taken; proof follows
+    DELIVERED = "delivered"  # the model has it
+    BUSY = "busy"  # not taken; a later offer may be
+    REFUSED = "refused"  # not taken, or withdrawn: it will never be delivered
+    UNKNOWN = "unknown"  # it may have been taken
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """One text for the agent.
+
+    id:     of this offer, a UUID: another offer of the same text has another id.
+    text:   with relay's marks (relay.injection.layout). mark: the one that ends it, `[/relay 3f9a41c7]`.
+    sender: for the agent and its user, such as `Alice`.
+    """
+
+    id: str
+    text: str
+    mark: str
+    sender: str
+
+
+@dataclass(slots=True)
+class Site:
+    """The place of one running agent.
+
+    env:        the agent's environment. directory: of the run's files. socket: where its session listens.
+    owns:       says whether a process id is one of the agent's.
+    session_id, transcript: the agent's own, as its hooks last reported them; "" before that.
+    """
+
+    env: Mapping[str, str]
+    directory: str
+    socket: str
+    owns: Callable[[int], bool]
+    session_id: str = ""
+    transcript: str = ""
+
+
+class Door(ABC):
+    """The door of one running agent. Its methods raise nothing but cancellation; none takes long.
+
+    limit:       the bytes of UTF-8 of the longest text.
+    hook_proves: the agent's prompt hook reports an offered text with its mark when the model gets it.
+    foreign:     its model reads that another agent has sent the text, whoever it was.
+    hook_stops:  a refusal by that hook drops an offered text, even late, and nothing else.
+    held:        why the user's own settings hold what is offered until they let it in; "" if they do not.
+    """
+
+    limit: ClassVar[int] = 1 << 20
+    foreign: ClassVar[bool] = False
+    hook_proves: ClassVar[bool] = True
+    hook_stops: ClassVar[bool] = True
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self.held = ""
+
+    @abstractmethod
+    def closed(self) -> str:
+        """Return why there is no door now, for `relay explain`; "" if there is one."""
+
+    def idle(self) -> bool | None:
+        """Return whether the agent says that it waits for a prompt; None if it does not say.
+
+        False: it works, or shows its user a dialog.
+        """
+        return None
+
+    def pause(self) -> float:
+        """Return the seconds until the agent takes another text: its limit of texts for a time."""
+        return 0.0
+
+    @abstractmethod
+    async def offer(self, offer: Offer) -> OfferState:
+        """Offer a text to the idle agent."""
+
+    async def delivered(self, offer: Offer) -> None:
+        """Return once the door itself reports that the model has the text; by default, never."""
+        await asyncio.get_running_loop().create_future()
+
+    async def settle(self, offer: Offer) -> OfferState:
+        """Withdraw `offer`, which may come from an earlier session, unless the model has it.
+
+        REFUSED is final: it was not delivered, and never will be. By default, UNKNOWN.
+        """
+        return OfferState.UNKNOWN
+
+    def told(self, line: bytes) -> str:
+        """Return what a complete line of the transcript shows the model to have got; "" for another line."""
+        return ""
+
+
+class NoDoor(Door):
+    """The door of an agent that has none."""
+
+    def closed(self) -> str:
+        return "this kind of agent has no inbox that relay knows"
+
+    async def offer(self, offer: Offer) -> OfferState:
+        return OfferState.REFUSED
+
+
+def path_of(socket: str) -> str:
+    """Return where a plug-in in the agent listens: beside the session's `socket`, whose path is short."""
+    return socket.removesuffix(".sock") + ".door"
