@@ -68,7 +68,6 @@ class Door(ABC):
     hook_proves: the agent's prompt hook reports an offered text with its mark when the model gets it.
     foreign:     its model reads that another agent has sent the text, whoever it was.
     hook_stops:  a refusal by that hook drops an offered text, even late, and nothing else.
-    held:        why the user's own settings hold what is offered until they let it in; "" if they do not.
     """
 
     limit: ClassVar[int] = 1 << 20
@@ -78,11 +77,13 @@ class Door(ABC):
 
     def __init__(self, site: Site) -> None:
         self.site = site
-        self.held = ""
 
     @abstractmethod
     def closed(self) -> str:
-        """Return why there is no door now, for `relay explain`; "" if there is one."""
+        """Return why there is no door now, for `relay explain`; "" if there is one.
+
+        The user's own settings may close it: texts are typed then.
+        """
 
     def idle(self) -> bool | None:
         """Return whether the agent says that it waits for a prompt; None if it does not say.

@@ -31,6 +31,7 @@ from relay.agents.hook_guards import GUARDED, path_of
 from relay.agents.hook_reply import Reply
 from relay.agents.named_transcripts import Named
 from relay.agents.transcript_lines import dict_of
+from relay.agents.version import numbers
 from relay.errors import ConfigError, RelayError
 from relay.home import Home, private_directory
 
@@ -267,19 +268,15 @@ def installed(run: Run, package: str) -> tuple[int, ...]:
         return ()
     program = Path(os.path.realpath(found))
     if re.fullmatch(r"\d+\.\d+\.\d+", program.name):
-        return _numbers(program.name)
+        return numbers(program.name)
     for folder in program.parents:
         try:
             manifest = json.loads((folder / "package.json").read_text(encoding="utf-8"))
             if manifest["name"].endswith(package):
-                return _numbers(manifest["version"])
+                return numbers(manifest["version"])
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
             continue
     return ()
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
 
 
 def plugin_options(run: Run) -> dict[str, Any]:

@@ -21,6 +21,11 @@ def find(output: str) -> str:
     return "" if found is None else found[1]
 
 
+def numbers(version: str) -> tuple[int, ...]:
+    """Return the first three numbers of `version`; () if it has none."""
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
+
+
 def program(profile: Profile) -> str | None:
     """Return the path of the agent's program in PATH; None if there is none, or no version was checked."""
     named = (shutil.which(name) for name in profile.commands) if profile.checked else ()

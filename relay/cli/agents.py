@@ -3,7 +3,8 @@
 Each kind is a profile: a TOML file that describes the agent's screen, prompt and dialogs, and whether relay
 may type into it. Files in the `patterns` folder of relay's configuration add profiles or override keys of
 those that ship with relay. relay chooses a profile by the command, or by `relay wrap --agent NAME`.
-hooks=yes: relay speaks the agent's own hook protocol; relay knows the others only by their screens.
+ways= how texts reach the installed agent, the first one that is open: in replies to its own hooks, by its own
+inbox (door), typed.
 installed= is the version that the program in PATH prints, checked= the versions that the profile was checked
 with: the screens of other versions may look different.
 
@@ -30,11 +31,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from relay import data
-from relay.agents import updates
+from relay.agents import kinds, updates
 from relay.agents.catalog import GENERIC, made, profiles
 from relay.agents.pattern_file import PatternFile
 from relay.agents.profile import Profile
-from relay.agents.version import program, unchecked
+from relay.agents.version import numbers, program, unchecked
 from relay.cli import pattern_update
 from relay.cli.arguments import add_actions, add_json
 from relay.cli.output import Outcomes, print_list
@@ -178,6 +179,18 @@ class _Agent:
     version: str
 
     @property
+    def ways(self) -> list[str]:
+        """The ways to give it a text, in relay's order."""
+        native = self.profile.native.hooks
+        since = kinds.find(native).door_since
+        ways = {
+            "hooks": bool(native),
+            "door": bool(since) and numbers(self.version) >= numbers(since),
+            "typed": self.profile.inject != "never",
+        }
+        return [way for way, is_there in ways.items() if is_there]
+
+    @property
     def unchecked(self) -> str:
         return unchecked(self.profile.name, self.version, self.profile.checked)
 
@@ -203,7 +216,7 @@ def _row(agent: _Agent) -> tuple[str, ...]:
         f"checked={','.join(profile.checked)}" if profile.checked else "",
         f"inject={profile.inject}",
         f"reader={profile.reader}",
-        f"hooks={'yes' if profile.native.hooks else 'no'}",
+        f"ways={','.join(agent.ways)}",
         one_line(" ".join(_commands(profile)) or "any other command", None),
     )
 
@@ -220,6 +233,7 @@ def _public(agent: _Agent) -> dict[str, object]:
         "inject": profile.inject,
         "fullscreen": profile.fullscreen,
         "hooks": profile.native.hooks or None,
+        "ways": agent.ways,
         "rules": [rule.name for rule in profile.states],
         "path": str(profile.path),
     }

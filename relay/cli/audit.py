@@ -1,8 +1,8 @@
 """Show who injected what into which agent, when, and from which rule or message.
 
 Prints one line per text for an agent: messages, texts from rules and handlers, and relay's own. A line shows
-how the text was given (typed, or native: in the reply to one of the agent's own hooks), in whose name, and
-the outcome:
+how the text was given (typed; native: in the reply to one of the agent's own hooks; door: by its own inbox),
+in whose name, and the outcome:
 
   injected   delivered, and seen to arrive
   uncertain  delivered, but not seen to arrive

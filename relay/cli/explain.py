@@ -125,14 +125,20 @@ def run(args: argparse.Namespace) -> int:
         print(_usage(usage))
     if steps := answer.get("directives"):
         _print_steps(session.name, steps)
-    for key, what in (("bridge", "own hooks"), ("record", "own record"), ("conversation", "conversation")):
+    facts = {
+        "bridge": "own hooks",
+        "record": "own record",
+        "door": "own inbox",
+        "conversation": "conversation",
+    }
+    for key, what in facts.items():
         if answer.get(key):
             print(f"Its {what}: {visible(answer[key])}.")
     if answer.get("rules"):
         print(f"Rules of hooks.json files: {answer['rules']}.")
     if answer.get("waiting"):
         why = f": {visible(answer['obstacle']).rstrip('.')}" if answer["obstacle"] else ""
-        print(f"{count(answer['waiting'], 'text').capitalize()} waiting to be typed{why}.")
+        print(f"{count(answer['waiting'], 'text').capitalize()} waiting to be given{why}.")
     name = session.name
     if "bus" in answer:
         print(f"Bus: {visible(answer['bus']).rstrip('.')}.")

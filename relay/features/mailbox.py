@@ -24,7 +24,7 @@ from relay.errors import LedgerError, RelayError
 from relay.eventbus import EventBus, answers, handles
 from relay.hooks import events
 from relay.injection.events import Inject, InjectionDeferred, InjectionEnded, MayBegin, Withdraw
-from relay.injection.injection import Injection, Outcome, Result
+from relay.injection.injection import THE_USER, Injection, Outcome, Result
 from relay.lifecycle import Describe, SessionClosed, SessionReady
 from relay.message import Message, Priority, State
 from relay.messaging.client import MessagingClient, current_client
@@ -50,9 +50,6 @@ STATES = {
     Result.REJECTED: State.REJECTED,
 }
 """The state in the receiver's ledger for each result; a message that was never typed stays stored."""
-
-THE_USER = "the user"
-"""The name of the user for agents: `you` would mean the agent."""
 
 LEDGER_RETRY = Backoff(1.0, 30.0)
 """The waits between two attempts to read a ledger that cannot be read."""

@@ -18,13 +18,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from relay.agents.door import Door, Offer, OfferState
+from relay.agents.door import Door, NoDoor, Offer, OfferState
 from relay.agents.events import HookReported
 from relay.agents.tail import Tail
 from relay.errors import MessageRefused
-from relay.eventbus import EventBus, handles
+from relay.eventbus import EventBus, answers, handles
 from relay.injection import layout
-from relay.injection.events import InjectionDeferred, InjectionEnded
+from relay.injection.events import Contribute, Contribution, InjectionDeferred, InjectionEnded
 from relay.injection.gate import TypingGate
 from relay.injection.injection import Injection, Outcome, Proof, Result
 from relay.injection.late_texts import LateTexts
@@ -32,6 +32,7 @@ from relay.injection.layout import Style
 from relay.injection.news import News
 from relay.injection.prompt import Prompt, PromptComposer
 from relay.injection.queue import InjectionQueue
+from relay.injection.reply_delivery import TYPED
 from relay.lifecycle import SessionBegan
 from relay.state.events import PromptSubmitted
 from relay.state.readiness import FAILURE, WORK_LEASE, Verdict, working
@@ -75,7 +76,8 @@ class _Given:
 
     records: the transcripts at the offer, with their sizes.
     outcome: as an earlier session saw it, but may not have recorded it.
-    heard:   the agent's prompt hook has reported it. ended: the agent has ended.
+    heard:   the agent's prompt hook has reported it. vouched: it was told who has sent it.
+    ended:   the agent has ended.
     """
 
     offer: Offer
@@ -83,6 +85,7 @@ class _Given:
     records: dict[str, int]
     outcome: Outcome | None = None
     heard: bool = False
+    vouched: bool = False
     ended: bool = False
 
     def kept(self, outcome: Outcome | None = None) -> dict[str, Any]:
@@ -250,15 +253,35 @@ class DoorDelivery:
         return self._given is not None and self._given.heard
 
     def description(self) -> str:
-        """Describe for the user why there is no door; "" if there is one."""
-        if self._trust.left:
-            return f"left for this run, because it failed {FAILURES} times: {self._trust.left}"
-        return self._door.closed() or ("" if self._gate.hooked else "unknown until its hooks report")
+        """Describe the door for the user; "" if this kind of agent has none."""
+        if isinstance(self._door, NoDoor):
+            return ""
+        left = f"it has failed {FAILURES} times: {self._trust.left}" if self._trust.left else ""
+        silent = "" if self._gate.hooked else "its hooks are silent"
+        if why := left or silent or self._door.closed():
+            return f"{why}, so relay types"
+        return "it takes texts, so relay types none"
 
     def open_for(self, injection: Injection) -> bool:
         """Return True if `injection` goes through the door, as soon as there is no `obstacle`."""
-        fits = injection.id not in self._trust.unfit
-        return self._gate.hooked and fits and self._trust.usable and not self._door.closed()
+        if injection.kind in TYPED or injection.id in self._trust.unfit:
+            return False
+        return self._gate.hooked and self._trust.usable and not self._door.closed()
+
+    @answers(Contribute)
+    async def vouch(self, _: Contribute, __: object) -> Contribution | None:
+        """Say who has sent the text, if the agent says that another agent has."""
+        given = self._given
+        if given is None or not given.heard or given.vouched or not self._door.foreign:
+            return None
+        given.vouched = True
+        last = given.injections[-1]
+        if last.quotes_others and not last.by_user:
+            return None
+        who = "your user, with `relay send`" if last.by_user else "relay, which your user runs"
+        return Contribution(
+            f"{given.offer.mark} comes from {who}, and not from another session.", lambda _: None
+        )
 
     def obstacle(self) -> Verdict | None:
         """Return what prevents an offer now; None if nothing does."""
@@ -373,8 +396,6 @@ class DoorDelivery:
         if given.ended and self._door.hook_stops and not given.heard:
             return None  # its hook comes before its model
         self._fail(SILENT)
-        if self._door.held:
-            return Outcome(Result.REJECTED, self._door.held, "door", "user")
         if state is not OfferState.REFUSED:
             if not self._door.hook_stops:
                 return _uncertain(f"its inbox took it, but {SILENT}")

@@ -15,6 +15,9 @@ Route = Literal["", "typed", "native", "door"]
 Role = Literal["", "user", "system", "assistant"]
 Proof = Literal["", "echo", "screen", "hook", "printed", "record", "agent"]
 
+THE_USER = "the user"
+"""The user's name for agents: `you` would mean the agent, and no agent has a name with a blank."""
+
 
 @dataclass(frozen=True, slots=True)
 class Injection:
@@ -58,6 +61,11 @@ class Injection:
         """Return the injection that asdict() has made `given` of. Raise TypeError, ValueError or KeyError."""
         known = {each.name: given[each.name] for each in fields(cls) if each.name in given}
         return cls(**{**known, "priority": Priority(given["priority"])})
+
+    @property
+    def by_user(self) -> bool:
+        """True if the user has sent this message."""
+        return self.kind == "message" and self.source == THE_USER
 
     @property
     def quotes_others(self) -> bool:

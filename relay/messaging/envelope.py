@@ -26,7 +26,7 @@ MAX_RECEIPT = 6 * 1024 + 2048
 """Maximum bytes of a receipt."""
 
 _REPORTED = {State.STORED, State.INJECTED, State.UNCERTAIN, State.REJECTED, State.EXPIRED}
-_ROUTES, _ROLES = frozenset({"typed", "native"}), frozenset({"user", "system"})
+_ROUTES, _ROLES = frozenset({"typed", "native", "door"}), frozenset({"user", "system"})
 _LATEST = 253402300799.0  # the last second of the year 9999; also longer than any sensible ttl
 
 _RECEIPT = ("id", "from", "to", "state", "detail", "route", "role")

@@ -1,9 +1,9 @@
 """The door of Claude Code: the socket where its sessions write to one another. Measured with 2.1.332.
 
 ~/.claude/sessions/PID.json names the socket and says what the session does. A frame is a line of JSON;
-nothing answers it. The session queues the text, shows `Message from @Alice`, and calls its prompt hook some 0.2 s
-before its model gets it, in an envelope that says that another session has sent it. It drops the same text
-within 30 s, and more than 30 texts at once.
+nothing answers it. The session queues the text, shows `Message from @Alice`, and calls its prompt hook some
+0.2 s before its model gets it, in an envelope that says that another session has sent it. It drops the same
+text within 30 s, and more than 30 texts at once.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from relay.agents.door import Door, Offer, OfferState, Site
-from relay.agents.hook_setup import expanded
+from relay.agents.kinds.claude import INBOUND, folder_of, inbound
 from relay.agents.transcript_lines import dict_of, dicts, object_in, text_of
 from relay.text import one_line
 
@@ -42,9 +41,11 @@ class ClaudeDoor(Door):
         self._folder = folder_of(site.env) / "sessions"
         self._file: Path | None = None
         self._times: list[float] = []  # when it may forget each of the last texts
-        self.held = ""
+        self._inbound = inbound(site.env, directory=site.directory)
 
     def closed(self) -> str:
+        if self._inbound in {"hold", "refuse"}:
+            return f"you have set {INBOUND} to {self._inbound}"
         if not self.site.session_id:
             return "its hooks have not named its session yet"
         if not text_of(self._entry().get("messagingSocketPath")):
@@ -129,11 +130,6 @@ class ClaudeDoor(Door):
             return ""
         name = f"{self._file.stem}.{hashlib.sha256(path.encode()).hexdigest()}.key"
         return text_of(_read(self._folder / name).get("peerToken"))
-
-
-def folder_of(env: Mapping[str, str]) -> Path:
-    """Return the folder of the user's settings."""
-    return expanded(env.get("CLAUDE_CONFIG_DIR") or f"{env.get('HOME', '~')}/.claude")
 
 
 def _enveloped(offer: Offer) -> str:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from relay.agents.door import Door, Offer, OfferState, Site, path_of
-from relay.agents.hook_setup import expanded
+from relay.agents.kinds.qwen import INBOUND, home_of, inbound
 from relay.agents.transcript_lines import dict_of, dicts, object_in, text_of
 from relay.text import one_line
 
@@ -33,7 +33,7 @@ REFILL = 2.0
 
 _STATES = {
     "delivered": OfferState.ACCEPTED,  # queued for the model
-    "held": OfferState.ACCEPTED,
+    "held": OfferState.ACCEPTED,  # until its user has let it in
     "duplicate": OfferState.ACCEPTED,  # dropped, because it has just taken this text
     "rate-limited": OfferState.BUSY,
     "queue-full": OfferState.BUSY,
@@ -43,14 +43,6 @@ _STATES = {
     "misaddressed": OfferState.REFUSED,
 }
 """What a receipt says about a text: its `status`, or the reason for a drop."""
-
-_REVIEW = {
-    "held": "it waits for you in /peers, as agents.crossSessionInbound in your settings says",
-    "denied": "you have denied it in /peers",
-    "expired": "it waited for you in /peers until it expired",
-    "delivered": "",
-}
-"""What is said to the user about a text that Qwen holds for a review."""
 
 _NOTE = "offered"  # the file of the run that says which session got the last frame
 
@@ -63,29 +55,23 @@ class QwenDoor(Door):
 
     def __init__(self, site: Site) -> None:
         super().__init__(site)
-        home = site.env.get("QWEN_HOME") or f"{site.env.get('HOME', '~')}/.qwen"
-        self._folder = expanded(home) / "sessions"
+        self._folder = home_of(site.env) / "sessions"
         self._note = Path(site.directory, _NOTE)
         self._address = path_of(site.socket)
-        self._server: asyncio.Server | None = None
-        self._listeners = 0
-        self._queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self._free = 0.0  # when it takes another text
-        self._reviewed = False  # its user is asked whether to let the text in
+        self._inbound = inbound(site.env)
 
     def closed(self) -> str:
+        if self._inbound in {"hold", "refuse"}:
+            return f"you have set agents.{INBOUND} to {self._inbound}"
         if not text_of(self._entry().get("ipcPath")):
             return "its session has no inbox (Qwen Code has one from 0.23.0)"
         return ""
-
-    def idle(self) -> bool | None:
-        return False if self._reviewed else None
 
     def pause(self) -> float:
         return max(self._free - time.monotonic(), 0.0)
 
     async def offer(self, offer: Offer) -> OfferState:
-        self.held = ""
         session = text_of(self._entry().get("sessionId"))
         note = {"id": offer.id, "session": session, "transcript": self.site.transcript}
         try:
@@ -93,12 +79,6 @@ class QwenDoor(Door):
         except OSError:
             return OfferState.REFUSED  # it could not be settled
         return await self._send(offer, session)
-
-    async def delivered(self, offer: Offer) -> None:
-        """Take the receipts that follow its user's review; the transcript is the proof."""
-        async with self._receipts() as receipts:
-            while True:
-                self._judge(offer, await receipts.get())
 
     async def settle(self, offer: Offer) -> OfferState:
         note = _read(self._note)
@@ -164,9 +144,6 @@ class QwenDoor(Door):
         if receipt.get("action") != "delivery_status" or receipt.get("origMsgId") != offer.id:
             return None
         status = text_of(receipt.get("dropReason") or receipt.get("status"))
-        if status in _REVIEW:
-            self.held = _REVIEW[status]
-        self._reviewed = status == "held"
         if status == "rate-limited":
             self._free = time.monotonic() + REFILL
         return _STATES.get(status)
@@ -174,22 +151,18 @@ class QwenDoor(Door):
     @asynccontextmanager
     async def _receipts(self) -> AsyncIterator[asyncio.Queue[dict[str, Any]]]:
         """Listen for receipts, which are put into the queue."""
-        self._listeners += 1
-        if self._server is None:
-            self._server = await asyncio.start_unix_server(self._receive, self._address)
-        try:
-            yield self._queue
-        finally:
-            self._listeners -= 1
-            if not self._listeners:
-                self._server.close()
-                self._server = None
-                Path(self._address).unlink(missing_ok=True)
+        queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
 
-    async def _receive(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(OSError, ValueError), closing(writer):
-            async for line in reader:
-                self._queue.put_nowait(object_in(line))
+        async def receive(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            with suppress(OSError, ValueError), closing(writer):
+                async for line in reader:
+                    queue.put_nowait(object_in(line))
+
+        try:
+            async with await asyncio.start_unix_server(receive, self._address):
+                yield queue
+        finally:
+            Path(self._address).unlink(missing_ok=True)
 
     def _entry(self) -> dict[str, Any]:
         """Return what the agent's session says of itself; {} if it says nothing."""

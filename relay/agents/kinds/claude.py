@@ -11,6 +11,8 @@ cache. Measured with 2.1.197.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,6 +43,8 @@ from relay.agents.transcript_lines import (
     text_of,
 )
 from relay.agents.usage import Charge, OneCharge, Tokens, UsageFormat, number
+from relay.agents.version import numbers
+from relay.errors import ConfigError
 
 if TYPE_CHECKING:
     from relay.agents.door import Door, Site
@@ -59,6 +63,11 @@ EXEC_FORM = (2, 1, 197)
 """A version whose hooks have `args`. 2.1.100 has no `args`: it would run `command` alone, in a shell."""
 
 
+INBOUND = "crossSessionInbound"
+"""The setting for messages of other sessions: accept, hold (until that is set to accept) or refuse."""
+
+_PROJECT = ("settings.json", "settings.local.json")
+_MANAGED = Path("/etc/claude-code/managed-settings.json")
 _ENVELOPE = re.compile(r"<cross-session-message\b[^>]*>\n(.*)\n</cross-session-message>", re.DOTALL)
 
 
@@ -100,6 +109,8 @@ class Claude(AgentKind):
         known = {
             event: added for event, added in ours.items() if not version or version >= SINCE.get(event, ())
         }
+        if version >= numbers(self.door_since) and not inbound(run.env) and INBOUND not in settings:
+            settings[INBOUND] = "accept"  # with its permissions bypassed, it asks about each message
         path = run.file("settings.json", merged(settings, known))
         note = ""
         if settings.get("disableAllHooks"):
@@ -144,6 +155,28 @@ class Claude(AgentKind):
 
     def subagent_folder(self, transcript: Path, session: str) -> Path:
         return transcript.with_suffix("") / "subagents"
+
+
+def folder_of(env: Mapping[str, str]) -> Path:
+    """Return the folder of the user's settings."""
+    return expanded(env.get("CLAUDE_CONFIG_DIR") or f"{env.get('HOME', '~')}/.claude")
+
+
+def inbound(env: Mapping[str, str], *, directory: str = "") -> str:
+    """Return what settings files say about messages of other sessions, the strictest; "" if they say nothing.
+
+    directory: of the run's own settings.
+    """
+    files = [
+        folder_of(env) / "settings.json",
+        *(Path(env.get("PWD", "."), ".claude", name) for name in _PROJECT),
+    ]
+    files += [_MANAGED, *([Path(directory) / "settings.json"] if directory else [])]
+    found = set[object]()
+    for file in files:
+        with suppress(ConfigError):
+            found.add(read(file).get(INBOUND))
+    return next((each for each in ("refuse", "hold", "accept") if each in found), "")
 
 
 def _handler(command: list[str]) -> dict[str, Any]:
