@@ -1,4 +1,4 @@
-"""The door of Codex: the queue of a conversation, which `codex app-server` fills and empties. Measured with 0.171.0.
+"""The door of Codex: the queue of a conversation, which `codex app-server` fills. Measured with 0.171.0.
 
 A queued text is in $CODEX_HOME/queue_1.sqlite. The conversation takes it within 10 s while it is idle, and
 when a turn has ended; after Esc, it waits for the next turn to end. The prompt hook sees it as the user's
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator
@@ -18,40 +19,66 @@ from pathlib import Path
 from typing import Any
 
 from relay.agents.door import Door, Offer, OfferState, Site
+from relay.agents.hook_setup import expanded
 from relay.agents.kinds.codex import PROGRAM
 from relay.agents.transcript_lines import dict_of, dicts, object_in, text_of
 
 END_TIMEOUT = 2.0
 """Seconds for an app-server to end once nothing is asked."""
 
+LOOK_EVERY = 0.5
+"""Seconds between two looks at the conversation on the screen."""
+
+_HOLDER = re.compile(r"^\d+: FLOCK +ADVISORY +WRITE (\d+) \S+:(\d+) ", re.MULTILINE)  # proc_locks(5)
 _LINE = 1 << 24  # bytes of an answer: it may have the queue's texts
 
 
 class CodexDoor(Door):
     limit = 64 * 1024  # 900 KB stall it
-    patience = 25.0
+    delay = 10.0
 
     def __init__(self, site: Site) -> None:
         super().__init__(site)
-        self._note = Path(site.directory, PROGRAM)
+        self._program = Path(site.directory, PROGRAM)
+        self._offered = Path(site.directory, "offered")  # the last offer, and its conversation
+        home = site.env.get("CODEX_HOME") or f"{site.env.get('HOME', '~')}/.codex"
+        self._locks = expanded(home) / "thread-writer-locks"
+        self._left = OfferState.UNKNOWN  # what became of the last text when its user left the conversation
 
     def closed(self) -> str:
-        if not self._program():
+        if not _text(self._program):
             return "it has no queue: Codex has one from 0.169.0, unless it is started with --remote"
-        if not Path(self.site.transcript).is_file():
-            return "its conversation has no prompt yet"
+        if not self._on_screen():
+            return "the conversation on its screen has no prompt yet"
         return ""
 
     async def offer(self, offer: Offer) -> OfferState:
-        async with self._server() as server:
+        self._left = OfferState.UNKNOWN
+        try:
+            self._offered.write_text(f"{offer.id} {self.site.session_id}", encoding="utf-8")
+        except OSError:
+            return OfferState.REFUSED
+        async with self._server(self.site.session_id) as server:
             item = {"type": "text", "text": offer.text}
             answer = await server.ask("add", clientUserMessageId=offer.id, input=[item])
             if "result" in answer:
                 return OfferState.ACCEPTED
             return OfferState.UNKNOWN if server.asked and "error" not in answer else OfferState.REFUSED
 
+    async def delivered(self, offer: Offer) -> None:
+        """Withdraw `offer` once its user turns to another conversation: the old one would take it unseen."""
+        while self._on_screen():  # nothing announces the end of that
+            await asyncio.sleep(LOOK_EVERY)  # noqa: ASYNC110
+        self._left = await self.settle(offer)
+        await super().delivered(offer)
+
     async def settle(self, offer: Offer) -> OfferState:
-        async with self._server() as server:
+        if self._left is OfferState.REFUSED:
+            return self._left
+        id, _, thread = _text(self._offered).partition(" ")
+        if id != offer.id:
+            return OfferState.REFUSED  # it was not asked to add it
+        async with self._server(thread) as server:
             cursor = None
             while True:
                 page = dict_of((await server.ask("list", cursor=cursor)).get("result"))
@@ -72,18 +99,30 @@ class CodexDoor(Door):
             return ""
         return "\n".join(text_of(part.get("text")) for part in dicts(item.get("content")))
 
-    def _program(self) -> str:
+    def _on_screen(self) -> bool:
+        """Return True if the conversation that its hooks have named is the one on its screen.
+
+        That is the one whose lock it has taken last: hooks report another one only with the next prompt.
+        """
         try:
-            return self._note.read_text(encoding="utf-8")
-        except OSError:
-            return ""
+            found = _HOLDER.findall(Path("/proc/locks").read_text(encoding="ascii"))
+            holders = {inode: int(pid) for pid, inode in found}
+            locks = [(file.stat(), file.stem) for file in self._locks.glob("*-*.lock")]
+        except OSError:  # one has just been removed
+            return False
+        ours = [
+            (each.st_mtime_ns, thread)
+            for each, thread in locks
+            if (pid := holders.get(str(each.st_ino))) and self.site.owns(pid)
+        ]
+        return max(ours, default=(0, ""))[1] == self.site.session_id != ""
 
     @asynccontextmanager
-    async def _server(self) -> AsyncIterator[_Server]:
-        """Run an app-server for the agent's conversation."""
+    async def _server(self, thread: str) -> AsyncIterator[_Server]:
+        """Run an app-server for the conversation `thread`."""
         try:
             process = await asyncio.create_subprocess_exec(
-                *(self._program(), "app-server"),
+                *(_text(self._program), "app-server"),
                 env=self.site.env,
                 stdin=PIPE,
                 stdout=PIPE,
@@ -92,10 +131,10 @@ class CodexDoor(Door):
                 start_new_session=True,
             )
         except OSError:
-            yield _Server(None, "")
+            yield _Server(None, thread)
             return
         try:
-            yield _Server(process, self.site.session_id)
+            yield _Server(process, thread)
         finally:
             await _end(process)
 
@@ -137,6 +176,13 @@ class _Server:
             with suppress(OSError):
                 self._process.stdin.write(f"{json.dumps(message)}\n".encode())
                 await self._process.stdin.drain()
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return ""
 
 
 async def _end(process: Process) -> None:

@@ -1,17 +1,18 @@
-"""The door of Qwen Code: the inbox of its cross-session protocol (docs/users/features/cross-session-protocol.md).
+"""The door of Qwen Code: the inbox of its cross-session protocol, which it documents. Measured with 0.24.4.
 
-$QWEN_HOME/sessions/PID.json names the socket and its token. A frame is a line of JSON; what became of it comes
-to a socket of ours, as a receipt that may be lost. Its model reads that another session has sent the text, and
-which one. No hook reports it, but the transcript does, before the model is asked. Measured with 0.24.4.
+$QWEN_HOME/sessions/PID.json names the socket and its token. A frame is a line of JSON; what became of it
+comes to a socket of ours, as a receipt that may be lost. Its model reads that another session has sent the
+text, and which one. No hook reports that, but the transcript does, before the model is asked.
 
-The session of a frame answers a second one with the same id, and delivers nothing twice. So `settle` sends the
-frame again, to that session only: another would not know the id.
+The session answers a second frame with the same id, and delivers nothing twice. So `settle` sends the frame
+again, to that session only: another would not know the id.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing, suppress
@@ -92,7 +93,9 @@ class QwenDoor(Door):
     def told(self, line: bytes) -> str:
         if b"[/relay " not in line or (entry := object_in(line)).get("type") != "user":
             return ""
-        return "\n".join(text_of(part.get("text")) for part in dicts(dict_of(entry.get("message")).get("parts")))
+        return "\n".join(
+            text_of(part.get("text")) for part in dicts(dict_of(entry.get("message")).get("parts"))
+        )
 
     def _has(self, transcript: str, mark: str) -> bool:
         try:
@@ -102,7 +105,7 @@ class QwenDoor(Door):
             return False
 
     async def _send(self, offer: Offer, session: str) -> OfferState:
-        """Send the frame of `offer` to that session, if it is still this one; return what its receipt says."""
+        """Send the frame of `offer` to that session, if it is still there; return what its receipt says."""
         entry = self._entry()
         if text_of(entry.get("sessionId")) != session:
             return OfferState.REFUSED  # what its model had not got ended with it, as by /clear
@@ -162,13 +165,18 @@ class QwenDoor(Door):
             async with await asyncio.start_unix_server(receive, self._address):
                 yield queue
         finally:
-            Path(self._address).unlink(missing_ok=True)
+            with suppress(OSError):
+                os.unlink(self._address)  # noqa: PTH108
 
     def _entry(self) -> dict[str, Any]:
         """Return what the agent's session says of itself; {} if it says nothing."""
         ours = [entry for file in self._folder.glob("*.json") if self._is_ours(file, entry := _read(file))]
         # The first one: the agent may start others in its shell.
-        return min(ours, key=lambda entry: (entry["sessionId"] != self.site.session_id, entry["startedAt"]), default={})
+        return min(
+            ours,
+            key=lambda entry: (entry["sessionId"] != self.site.session_id, entry["startedAt"]),
+            default={},
+        )
 
     def _is_ours(self, file: Path, entry: dict[str, Any]) -> bool:
         pid = entry.get("pid")
