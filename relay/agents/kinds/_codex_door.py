@@ -67,8 +67,8 @@ class CodexDoor(Door):
 
     async def delivered(self, offer: Offer) -> None:
         """Withdraw `offer` once its user turns to another conversation: the old one would take it unseen."""
-        while self._on_screen():  # nothing announces the end of that
-            await asyncio.sleep(LOOK_EVERY)  # noqa: ASYNC110
+        while self._on_screen():  # noqa: ASYNC110 (nothing announces the end of that)
+            await asyncio.sleep(LOOK_EVERY)
         self._left = await self.settle(offer)
         await super().delivered(offer)
 
