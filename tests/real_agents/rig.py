@@ -9,12 +9,14 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from real_agents.model import Model, Rule
 from real_agents.recipes import Agent, Place, prepare
+from relay.agents import kinds
+from relay.agents.version import numbers
 from relay.control.sessions import call, find
 from relay.errors import RelayError
 from relay.home import Home
@@ -25,6 +27,12 @@ T = TypeVar("T")
 
 PATIENCE = 120.0
 """Seconds until a test gives up; only a broken program takes that long."""
+
+
+def has_door(agent: Agent) -> bool:
+    """Return True if this version of `agent` has an inbox of its own."""
+    since = kinds.find(agent.name).door_since
+    return bool(since) and numbers(agent.package.version) >= numbers(since)
 
 
 class Wrapped:
@@ -194,13 +202,15 @@ class Rig:
         ready: bool = True,
         beside: str = "",
         command: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
         supervision: Mapping[str, Any] | None = None,
     ) -> Wrapped:
         """Run `relay wrap -n NAME AGENT` in a terminal; `config` is a relay.config.py, which is trusted.
 
         arguments: further ones for the agent. rules: hooks.json files to name. ready: wait until the agent
         has drawn its prompt. A second agent with the same name shares the home and folder of the first; so
-        does one `beside` it. command: run that instead. supervision: as the keys of a fleet file.
+        does one `beside` it. command: run that instead. env: further variables.
+        supervision: as the keys of a fleet file.
         """
         place = self.place(agent, name, *script, beside=beside)
         if config:
@@ -212,6 +222,7 @@ class Rig:
         argv = [*self.relay.command, "wrap", "-n", name, *named, "--"]
         command = command or [str(agent.package.command), *place.arguments, *arguments]
         argv += command
+        place = replace(place, environment={**place.environment, **(env or {})})
         wrapped = self._open_terminal(agent, name, place, argv, command, columns=columns, rows=rows)
         terminal = wrapped.terminal
         if ready:
