@@ -157,7 +157,8 @@ class QwenDoor(Door):
         queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
 
         async def receive(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            with suppress(OSError, ValueError), closing(writer):
+            # Python 3.11 logs a handler that was cancelled.
+            with suppress(OSError, ValueError, asyncio.CancelledError), closing(writer):
                 async for line in reader:
                     queue.put_nowait(object_in(line))
 
