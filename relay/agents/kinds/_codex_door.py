@@ -157,7 +157,7 @@ class _Server:
             info = {"name": "relay", "title": "relay", "version": "1"}
             await self._call("initialize", clientInfo=info, capabilities={"experimentalApi": True})
             await self._send({"method": "initialized"})
-        self.asked = True
+        self.asked = self._process is not None
         return await self._call(f"thread/queue/{request}", threadId=self._thread, **fields)
 
     async def _call(self, method: str, **params: Any) -> dict[str, Any]:

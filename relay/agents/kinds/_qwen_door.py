@@ -24,10 +24,8 @@ from relay.agents.kinds.qwen import INBOUND, home_of, inbound
 from relay.agents.transcript_lines import dict_of, dicts, object_in, text_of
 from relay.text import one_line
 
-RECEIPT_TIMEOUT = 2.0
-"""Seconds to wait for a receipt; then the frame is sent again."""
-
-TRIES = 2
+RECEIPT_TIMEOUT = 4.0
+"""Seconds to wait for a receipt. A busy agent needs two."""
 
 REFILL = 2.0
 """Seconds until it takes one more text, after it had too many: it takes 30 at once."""
@@ -110,24 +108,21 @@ class QwenDoor(Door):
         if text_of(entry.get("sessionId")) != session:
             return OfferState.REFUSED  # what its model had not got ended with it, as by /clear
         frames = "".join(f"{json.dumps(each, ensure_ascii=False)}\n" for each in self._frames(offer, entry))
-        sent = False
         async with self._receipts() as receipts:
-            for _ in range(TRIES):
-                try:
-                    _, writer = await asyncio.open_unix_connection(entry["ipcPath"])
-                except (KeyError, TypeError, OSError):
-                    break
-                sent = True
-                with suppress(OSError), closing(writer):
-                    writer.write(frames.encode())
-                    await writer.drain()
-                    writer.write_eof()
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(RECEIPT_TIMEOUT):
-                        while (state := self._judge(offer, await receipts.get())) is None:
-                            pass
-                        return state
-        return OfferState.UNKNOWN if sent else OfferState.REFUSED
+            try:
+                _, writer = await asyncio.open_unix_connection(entry["ipcPath"])
+            except (KeyError, TypeError, OSError):
+                return OfferState.REFUSED
+            with suppress(OSError), closing(writer):
+                writer.write(frames.encode())
+                await writer.drain()
+                writer.write_eof()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(RECEIPT_TIMEOUT):
+                    while (state := self._judge(offer, await receipts.get())) is None:
+                        pass
+                    return state
+        return OfferState.UNKNOWN
 
     def _frames(self, offer: Offer, entry: dict[str, Any]) -> list[dict[str, Any]]:
         frame = {
