@@ -64,12 +64,14 @@ class Door(ABC):
     """The door of one running agent. Its methods raise nothing but cancellation; none takes long.
 
     limit:       the bytes of UTF-8 of the longest text.
+    delay:       the seconds until an idle agent looks into its inbox.
     hook_proves: the agent's prompt hook reports an offered text with its mark when the model gets it.
     foreign:     its model reads that another agent has sent the text, whoever it was.
     hook_stops:  a refusal by that hook drops an offered text, even late, and nothing else.
     """
 
     limit: ClassVar[int] = 1 << 20
+    delay: ClassVar[float] = 0.0
     foreign: ClassVar[bool] = False
     hook_proves: ClassVar[bool] = True
     hook_stops: ClassVar[bool] = True

@@ -30,6 +30,7 @@ from relay.agents.hook_event import OBSERVED, NativeEvent, NativeName
 from relay.agents.hook_guards import GUARDED, path_of
 from relay.agents.hook_reply import Reply
 from relay.agents.named_transcripts import Named
+from relay.agents.transcript_lines import dict_of
 from relay.agents.version import numbers
 from relay.errors import ConfigError, RelayError
 from relay.home import Home, private_directory
@@ -342,10 +343,20 @@ def parsed(text: str, where: str) -> dict[str, Any]:
     return settings
 
 
-def with_defaults(run: Run, kind: str, ours: HookEntries, prefix: str, *, linux: str, macos: str) -> Prepared:
+def with_defaults(
+    run: Run,
+    kind: str,
+    ours: HookEntries,
+    prefix: str,
+    *,
+    linux: str,
+    macos: str,
+    agents: dict[str, Any] | None = None,
+) -> Prepared:
     """Return the command of `run` with an environment that names a file of system defaults with `ours`.
 
     prefix: of the agent's variables; linux, macos: names of the folder of the system's settings.
+    agents: further defaults, of the group `agents`.
 
         defaults < the user's settings < the project's < the administrator's    each adds its hooks
 
@@ -358,5 +369,7 @@ def with_defaults(run: Run, kind: str, ours: HookEntries, prefix: str, *, linux:
     system = f"/Library/Application Support/{macos}" if sys.platform == "darwin" else f"/etc/{linux}"
     folder = Path(settings).parent if settings else Path(system)
     path = Path(run.env.get(variable) or folder / _DEFAULTS)
-    theirs = read(path) if path.exists() else {}
-    return Prepared(list(run.command), {**run.env, variable: run.file(_DEFAULTS, merged(theirs, ours))}, kind)
+    defaults = merged(read(path) if path.exists() else {}, ours)
+    if agents:
+        defaults["agents"] = {**agents, **dict_of(defaults.get("agents"))}
+    return Prepared(list(run.command), {**run.env, variable: run.file(_DEFAULTS, defaults)}, kind)

@@ -41,7 +41,7 @@ from relay.storage.progress import Progress
 from relay.terminal.events import AgentExited, Notify
 
 PROOF_TIMEOUT = 10.0
-"""Seconds for the proof, counted while the agent is idle."""
+"""Seconds for the proof, after the inbox's own delay, counted while the agent is idle."""
 
 OFFER_TIMEOUT = 5.0
 """Seconds for the door to answer."""
@@ -402,7 +402,7 @@ class DoorDelivery:
         reported.add_done_callback(lambda _: self._news.notice())
         records, idle, looked = _Records(given.records), 0.0, self._bus.loop.time()
         try:
-            while idle < PROOF_TIMEOUT:
+            while idle < PROOF_TIMEOUT + self._door.delay:
                 if given.heard and self._door.hook_proves:
                     return "hook"
                 if reported.done() and reported.exception() is None:

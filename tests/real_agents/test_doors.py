@@ -10,10 +10,11 @@ import pytest
 from real_agents.model import Rule, Shell, Step
 from real_agents.recipes import Agent
 from real_agents.rig import Rig, has_door
+from real_agents.test_delivery import is_being_delivered
 from relay.injection import layout
 from support import session_patch
 
-pytestmark = pytest.mark.agents("claude", "pi", "opencode")
+pytestmark = pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode")
 
 BODIES = [
     "hello",
@@ -51,8 +52,16 @@ class Drafting:
         self.written = rig.relay.home / "written"
         env = session_patch(WRITES.format(path=str(self.written)))
         self.alice = rig.wrap(agent, "Alice", *script, arguments=agent.free if draft else (), env=env)
+        if agent.name == "codex":  # its queue belongs to a conversation
+            self.alice.say("Let us begin.")
+            self.alice.receives("Let us begin.")
+            rig.wait(self.is_open, "its door is open")
+            self.alice.becomes("ready")
         if draft:
             self.drafts()
+
+    def is_open(self) -> bool:
+        return str(self.alice.explain().get("door")).startswith("it takes texts")
 
     def drafts(self) -> None:
         self.alice.type("my half-typed line")
@@ -105,14 +114,12 @@ def test_texts_of_all_kinds_reach_an_idle_agent_with_a_draft(rig: Rig, agent: Ag
     assert [told.count(f"[/relay {id}]") for id in ids] == [1] * len(ids)
     for body in BODIES:
         whole = layout.quote(layout.deface(layout.sanitise(body)))
-        if agent.name == "claude":
-            whole = whole.replace("</cross", "(/cross")
-        assert whole in told
+        assert any(whole.replace("</cross", each) in told for each in ("(/cross", "&lt;/cross", "</cross"))
     assert not (ann.alice.work / "shelled").exists()
     ann.is_untouched()
 
 
-@pytest.mark.agents("claude")
+@pytest.mark.agents("claude")  # Codex reads every text as its user's, and no hook of Qwen's comes before one
 def test_the_model_is_told_who_has_sent_a_text(rig: Rig, agent: Agent) -> None:
     """The user's own words are not another agent's."""
     ann = Drafting(rig, agent)
@@ -150,6 +157,7 @@ def test_a_dialog_is_neither_answered_nor_disturbed(rig: Rig, agent: Agent) -> N
     assert not ann.written.exists()
 
 
+@pytest.mark.agents("claude", "qwen")
 def test_the_door_stays_open_after_a_new_conversation(rig: Rig, agent: Agent) -> None:
     ann = Drafting(rig, agent, draft=False)
     ann.sends("before")
@@ -162,6 +170,19 @@ def test_the_door_stays_open_after_a_new_conversation(rig: Rig, agent: Agent) ->
     assert ann.settles(2) == ["door", "door"]
     ann.alice.receives("after")
     ann.is_untouched()
+
+
+@pytest.mark.agents("codex")
+def test_a_text_does_not_go_to_the_conversation_that_its_user_has_left(rig: Rig, agent: Agent) -> None:
+    """That one would answer, unseen. What is in its queue by then is withdrawn, and typed."""
+    ann = Drafting(rig, agent, draft=False)
+    ann.sends("for who is on the screen")
+    rig.wait(lambda: is_being_delivered(rig, "for who is on the screen"), "it is in the queue")
+    ann.alice.say(agent.clear)
+    ann.settles(1)
+    ann.alice.receives("for who is on the screen")
+    ann.alice.sees("for who is on the screen")
+    assert ann.told().count("for who is on the screen") == 1
 
 
 def test_a_session_that_is_killed_or_replaced_gives_each_text_once(rig: Rig, agent: Agent) -> None:

@@ -15,14 +15,15 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import shutil
 import uuid
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from relay.agents import hook_event, hook_reply
 from relay.agents.hook_event import NativeName
-from relay.agents.hook_setup import Prepared, Run, entries
+from relay.agents.hook_setup import Prepared, Run, entries, installed
 from relay.agents.kind import AgentKind, Markers
 from relay.agents.rate_limits import RateLimits, limits
 from relay.agents.transcript_lines import (
@@ -36,6 +37,15 @@ from relay.agents.transcript_lines import (
     text_of,
 )
 from relay.agents.usage import Charge, Tokens, UsageFormat, number
+
+if TYPE_CHECKING:
+    from relay.agents.door import Door, Site
+
+SINCE = (0, 169, 0)
+"""The first version that is known to have a queue."""
+
+PROGRAM = "codex"
+"""The file of a run that names the program of its app-server, if it has a door."""
 
 _SOURCE = "/<session-flags>/config.toml"
 """Codex' name for the file that a run's flags stand for."""
@@ -54,6 +64,7 @@ class Codex(AgentKind):
     }
     allows_changed_input = True
     ranks_context_above_user = True  # as `developer` (0.169.0)
+    door_since = "0.169.0"
     usage_is_timed = True  # the turn's model may come before the first event
     tools = {
         "Bash": ("shell", "local_shell", "exec_command", "unified_exec"),
@@ -76,7 +87,7 @@ class Codex(AgentKind):
 
     def prepare(self, run: Run) -> Prepared:
         """Return `codex ARG...` as `codex -c hooks.EVENT=... -c hooks.state=... ARG...`."""
-        flags: list[str] = []
+        flags = _without_daemon(run)
         trusted: dict[str, Any] = {}
         for event, groups in entries(self, run.directory).items():
             for group in groups if event == "SessionEnd" else ():
@@ -87,6 +98,11 @@ class Codex(AgentKind):
                 trusted[f"{_SOURCE}:{label}:{place}:0"] = {"trusted_hash": _hash(label, group)}
         flags += ["-c", f"hooks.state={_toml(trusted)}"]
         return Prepared(run.with_flags(flags, run.arguments), run.env, self.name)
+
+    def door(self, site: Site) -> Door:
+        from relay.agents.kinds._codex_door import CodexDoor
+
+        return CodexDoor(site)
 
     def reader(self) -> LineReader:
         return _said
@@ -114,6 +130,16 @@ class Codex(AgentKind):
 
     def usage(self, totals: set[str]) -> UsageFormat:
         return _Usage(totals)
+
+
+def _without_daemon(run: Run) -> list[str]:
+    """Return the flag for a run whose own process takes what is queued, and note the program for its door."""
+    elsewhere = any(each.partition("=")[0] == "--remote" for each in run.arguments)
+    program = shutil.which(run.command[run.at or 0], path=run.env.get("PATH"))
+    if program is None or elsewhere or installed(run, "codex") < SINCE:
+        return []
+    run.write(PROGRAM, program)
+    return [] if "--no-daemon" in run.arguments else ["--no-daemon"]
 
 
 def _label(event: str) -> str:

@@ -11,8 +11,10 @@ includes the cache. Measured with 0.15.10.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from relay.agents import hook_event, hook_reply
 from relay.agents.hook_event import NativeName
@@ -22,6 +24,12 @@ from relay.agents.profile import PromptKind
 from relay.agents.transcript_lines import LineReader, Said, dict_of, dicts, numbered, object_in, text_of
 from relay.agents.usage import Charge, OneCharge, UsageFormat, charge_of
 from relay.errors import ConfigError
+
+if TYPE_CHECKING:
+    from relay.agents.door import Door, Site
+
+INBOUND = "crossSessionInbound"
+"""The setting, below `agents`, for messages of other sessions: accept, hold or refuse."""
 
 _HOUSEKEEPING = ("managed-auto-memory-", "managed-skill-")
 """Prefixes of the subagents that it runs for itself after a turn. No hook reports them."""
@@ -42,6 +50,7 @@ class Qwen(AgentKind):
     }
     forgets_prompts = True  # 0.24.4
     bequeaths_hooks = True
+    door_since = "0.23.0"
     tools = {
         "Bash": ("run_shell_command",),
         "Read": ("read_file", "read_many_files"),
@@ -64,15 +73,21 @@ class Qwen(AgentKind):
 
     def prepare(self, run: Run) -> Prepared:
         """Return the command with a file of defaults. Raise ConfigError if Qwen would ignore its hooks."""
-        home = run.env.get("QWEN_HOME") or f"{run.env.get('HOME', '~')}/.qwen"
-        if _has_hooks(expanded(home)) and _has_hooks(Path(".qwen")):
+        if _has_hooks(home_of(run.env)) and _has_hooks(Path(".qwen")):
             raise ConfigError(
                 "Qwen accepts no further hooks if both the user's and the project's settings have some; "
                 "relay reads its screen instead"
             )
         # Timeouts are in milliseconds: all of them in 0.15.10, those from 1,000 on in newer versions.
         ours = entries(self, run.directory, lambda command: handler(command, TIMEOUT * 1000))
-        return with_defaults(run, self.name, ours, "QWEN_CODE", linux="qwen-code", macos="QwenCode")
+        accept = {INBOUND: "accept"}  # otherwise it holds what comes by its door for its user to review
+        names = {"linux": "qwen-code", "macos": "QwenCode"}
+        return with_defaults(run, self.name, ours, "QWEN_CODE", agents=accept, **names)
+
+    def door(self, site: Site) -> Door:
+        from relay.agents.kinds._qwen_door import QwenDoor
+
+        return QwenDoor(site)
 
     def reader(self) -> LineReader:
         return _Messages().read
@@ -82,6 +97,20 @@ class Qwen(AgentKind):
 
     def usage(self, totals: set[str]) -> UsageFormat:
         return _Usage()
+
+
+def home_of(env: Mapping[str, str]) -> Path:
+    """Return the folder of the user's settings."""
+    return expanded(env.get("QWEN_HOME") or f"{env.get('HOME', '~')}/.qwen")
+
+
+def inbound(env: Mapping[str, str]) -> str:
+    """Return what the user's and the project's settings say about messages of other sessions; "": nothing."""
+    for folder in (Path(env.get("PWD", "."), ".qwen"), home_of(env)):
+        with suppress(ConfigError):
+            if said := text_of(dict_of(read(folder / "settings.json").get("agents")).get(INBOUND)):
+                return said
+    return ""
 
 
 def _has_hooks(folder: Path) -> bool:
