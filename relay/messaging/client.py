@@ -352,7 +352,7 @@ class MessagingClient:
 
     def is_here(self, name: str) -> bool:
         """Return True if `name` publishes for itself, from this home; the ledger is not read."""
-        return is_present(self._listener.tracker.home, self.team, name)
+        return names.is_valid(name) and is_present(self._listener.tracker.home, self.team, name)
 
     @property
     def connected(self) -> bool:
