@@ -148,6 +148,8 @@ class MessageSender:
             client = await current_client(self._bus)
         except RelayError:
             return ()
+        if question.name is not None and client.is_here(question.name):
+            return (Member(question.name, True),)
         absent = False if client.informed else None
         return tuple(
             Member(each.name, each.online or absent)

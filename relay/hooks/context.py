@@ -125,7 +125,10 @@ class RelayService:
         return await self._on_session(self._bus.gather(ListMembers()))
 
     async def member(self, name: str) -> Member | None:
-        """Return the agent called `name` in the team, None if there is none."""
+        """Return the agent called `name` in the team, None if there is none.
+
+        If it runs in this home, its name is spelled as given.
+        """
         return next(iter(await self._on_session(self._bus.gather(ListMembers(name)))), None)
 
     async def spawn(self, name: str, command: str, task: str = "") -> str:

@@ -44,7 +44,7 @@ from relay.transport import topics
 from relay.transport.announcer import Announcer
 from relay.transport.connector import Connector
 from relay.transport.mqtt import ConnectionLost, MqttTransport
-from relay.transport.name_claims import claim_name
+from relay.transport.name_claims import claim_name, is_present
 from relay.transport.presence import Presence
 
 RECONNECT = Backoff(0.2, 30.0, jitter=(0.8, 1.2))
@@ -349,6 +349,10 @@ class MessagingClient:
         name: return only this agent.
         """
         return await self._listener.tracker.everybody(name)
+
+    def is_here(self, name: str) -> bool:
+        """Return True if `name` publishes for itself, from this home; the ledger is not read."""
+        return names.is_valid(name) and is_present(self._listener.tracker.home, self.team, name)
 
     @property
     def connected(self) -> bool:

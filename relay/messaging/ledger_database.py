@@ -267,8 +267,9 @@ def keys(*texts: str) -> tuple[str, ...]:
 
 def message_of(row: Iterable[Any]) -> Message:
     id, sender, to, body, when, state, *more, rank, channel, depth, expires = row
-    values = [id, sender, to, body, when, State(state), *more, Priority.of_rank(rank), channel, depth]
-    return Message(*values, expires)
+    priority = Priority.of_rank(rank)
+    values = [id, sender, to, body, when, State(state), *more, priority, channel, depth, expires]
+    return Message(*values)
 
 
 def mark(db: LedgerDatabase, change: str, where: str, *values: object) -> list[Message]:

@@ -471,11 +471,10 @@ class VirtualScreen:
         else:
             lines, texts = texts, self._format_rows(selection, False, count).split("\n")
             texts += [""] * (count - len(texts))
-            wraps = _wraps(lines, texts) or [
-                self._row_has(vt.ROW_WRAP, tag, first + y) for y in range(count - 1)
+            rows = [
+                Row(text, self._row_has(vt.ROW_WRAP, tag, first + y) if wrapped is None else wrapped)
+                for y, (text, wrapped) in enumerate(zip(texts, _wraps(lines, texts), strict=True))
             ]
-            wraps.append(self._row_has(vt.ROW_WRAP, tag, first + count - 1))
-            rows = list(map(Row, texts, wraps))
         noted = [text for text in self._notes.texts if text in whole]
         if noted and self._notes.colours:
             for y, row in enumerate(rows):
@@ -595,22 +594,22 @@ class VirtualScreen:
             self._lib.ghostty_formatter_free(formatter)
 
 
-def _wraps(lines: list[str], rows: list[str]) -> list[bool] | None:
-    """Return which `rows` but the last wrap into the next one, if they are `lines` when joined; else None.
+def _wraps(lines: list[str], rows: list[str]) -> list[bool | None]:
+    """Return which `rows` wrap into the next one, if they are `lines` when joined.
 
-    None, too, if blanks make that unclear. The library's own answer takes three calls for each row.
+    None: a blank row makes that unclear. The library's own answer takes three calls for each row.
     """
-    wraps, y = list[bool](), 0
+    unclear: list[bool | None] = [None] * len(rows)
+    wraps, padded = list[bool | None](), [*rows, ""]
     for line in lines:
-        while y < len(rows) and rows[y] and line != rows[y] and line.startswith(rows[y]):
-            line = line[len(rows[y]) :]
+        while (row := padded[len(wraps)]) and line != row and line.startswith(row):
+            line = line[len(row) :]
             wraps.append(True)
-            y += 1
-        if y == len(rows) or line != rows[y]:
-            return None
-        wraps.append(False)
-        y += 1
-    return wraps[:-1] if y == len(rows) else None
+        if line != row or len(wraps) == len(rows):
+            return unclear
+        wraps.append(None if row and not padded[len(wraps) + 1] else False)
+    left = rows[len(wraps) :]  # `lines` lack the blank rows at the end
+    return unclear if any(left) else [*wraps, *[False] * len(left)]
 
 
 def _draws(formatted: bytes) -> bool:

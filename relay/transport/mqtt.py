@@ -161,8 +161,8 @@ class MqttTransport:
             await self._client.unsubscribe(topic, timeout=math.inf)
 
     def send(self, topic: str, payload: bytes) -> bool:
-        """Publish at QoS 0, which may be lost; return False if the broker takes nothing more for now."""
-        if self._waits_to_write:
+        """Publish at QoS 0, which may be lost; return False if the broker takes nothing now."""
+        if self._waits_to_write or self._lost.done():
             return False
         # For each packet at QoS 0, paho would make an acknowledgement of 100 objects.
         acknowledged, self._paho.on_publish = self._paho.on_publish, None

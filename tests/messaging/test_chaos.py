@@ -203,7 +203,7 @@ def pairs_to_kill() -> list[tuple[str, Point, When, str]]:
     if LONG:
         return [(*each, pair) for each in sweep(points) for pair in PAIRS]
     turns = zip(points, itertools.cycle(When), itertools.cycle(PAIRS), strict=False)
-    return [("two homes", *turn) for turn in turns]
+    return [(ONLY_IN.get(turn[0].name, "two homes"), *turn) for turn in turns]
 
 
 @pytest.mark.parametrize(("stage", "point", "when", "pair"), pairs_to_kill(), indirect=["stage"], ids=named)

@@ -94,6 +94,60 @@ def test_a_job_that_continues_after_a_failed_part_fails(writer: Writer[Notes]) -
     assert writer.call(Notes.all) == ["kept"]
 
 
+CHANGE = "INSERT INTO note VALUES (?) RETURNING text"
+
+
+def test_a_change_of_one_statement_is_committed_by_it(path: Path, writer: Writer[Notes]) -> None:
+    assert writer.call(lambda db: db.change(CHANGE, "alone")) == [("alone",)]
+
+    async def scenario() -> None:
+        opened = gate(writer)
+        jobs = [
+            lambda db: db.change(CHANGE, "first"),
+            lambda db: db.add("second"),
+            lambda db: db.change(CHANGE, "third"),
+            lambda db: db.change("INSERT INTO note VALUES (no_such_column)"),
+        ]
+        running = [writer.run(job) for job in jobs]
+        opened.set()
+        first, second, third, failed = await asyncio.gather(*running, return_exceptions=True)
+        assert (first, second, third) == ([("first",)], "second", [("third",)])
+        assert isinstance(failed, NotesError)
+
+    asyncio.run(scenario())
+    with Notes(path) as other:
+        assert other.all() == ["alone", "first", "second", "third"]
+
+
+def test_a_change_before_a_failed_commit_is_not_made_twice(
+    path: Path, writer: Writer[Notes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed: list[str] = []
+
+    class Failing(sqlite3.Connection):
+        def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:
+            if sql == "COMMIT" and not failed:
+                failed.append(sql)
+                raise sqlite3.OperationalError("disk I/O error")
+            return super().execute(sql, *parameters)
+
+    Notes(path).close()
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda *args, **named: connect(*args, factory=Failing, **named))
+
+    async def scenario() -> None:
+        opened = gate(writer)
+        changing = writer.run(lambda db: db.change(CHANGE, "once"))
+        adding = [writer.run(lambda db, n=n: db.add(str(n))) for n in range(2)]
+        opened.set()
+        assert await changing == [("once",)]
+        assert await asyncio.gather(*adding) == ["0", "1"]
+
+    asyncio.run(scenario())
+    assert failed
+    assert writer.call(Notes.all) == ["once", "0", "1"]
+
+
 @pytest.mark.parametrize("times", [1, 100])
 def test_a_failed_commit_is_retried_for_each_job_alone(
     path: Path, writer: Writer[Notes], monkeypatch: pytest.MonkeyPatch, times: int

@@ -46,8 +46,9 @@ PIECES = st.sampled_from(
 @given(st.lists(PIECES, max_size=12))
 def test_rows_are_marked_as_wrapped_where_the_library_has_wrapped_them(pieces: list[str]) -> None:
     opened = screen(5, 4, "".join(pieces).encode())
-    marked = [row.wrapped for row in opened.rows()]
-    assert marked == [opened._row_has(libghostty.ROW_WRAP, libghostty.ACTIVE, y) for y in range(4)]
+    for y, row in enumerate(opened.rows()):
+        if row.text:  # a blank row is a line of its own in any case
+            assert row.wrapped == opened._row_has(libghostty.ROW_WRAP, libghostty.ACTIVE, y)
 
 
 def test_a_wide_character_that_does_not_fit_is_only_in_the_next_row() -> None:
