@@ -117,7 +117,7 @@ def idle_sessions(bench: Bench, count: int = SESSIONS) -> Iterator[list[tuple[in
 
 
 def cpu_seconds(pid: int) -> float:
-    """Return the seconds of processor time that process `pid` has used: exact, where its stat counts ticks."""
+    """Return the seconds of processor time that process `pid` has used: exactly, not in ticks."""
     tasks = Path(f"/proc/{pid}/task").glob("*/schedstat")
     return sum(int(task.read_text(encoding="ascii").split()[0]) for task in tasks) / 1e9
 

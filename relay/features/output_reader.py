@@ -283,7 +283,7 @@ class OutputReader:
         return draws and not self._terminal.replaying and time.monotonic() >= self._terminal.hurried_until
 
     def _catch_up(self) -> None:
-        """Read the output that waits, up to anything else, whose turn must come before the output after it."""
+        """Read the output that waits, up to the next record of another kind."""
         if self._later.lull:
             self._later.lull = False  # those who hear of a record look at the screen after it
             while (record := self._shim.ring.read_if(ring.OUTPUT)) is not None:

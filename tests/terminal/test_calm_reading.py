@@ -1,4 +1,4 @@
-"""When the session reads the agent's output: at once, or, from a program that keeps drawing, when it is needed."""
+"""When the session reads the agent's output: at once, or, from a program that keeps drawing, when needed."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def drawing(folder: Path) -> Iterator[Session]:
 
 @pytest.fixture(autouse=True)
 def no_time_passes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However slow the machine is, frames follow one another closely, and nothing is read because it is late."""
+    """However slow the machine is, frames follow one another closely, and no wait is over."""
     monkeypatch.setattr(output_reader, "STREAM", math.inf)
     monkeypatch.setattr(output_reader, "LULL", 3600.0)
 
