@@ -31,6 +31,7 @@ ROWS: dict[str, Callable[[Bench], list[Figure]]] = {
     "back": footprint.back,
     "memory": footprint.memory,
     "idle": footprint.idle_cpu,
+    "stream": footprint.stream,
     "hook": hooks.hook,
     "injection": messages.injection,
     "injection-cost": injections.cost,

@@ -24,6 +24,7 @@ PACKAGES = {
     "mosquitto": ("mosquitto", "usr/sbin/mosquitto"),
     "systemd-analyze": ("systemd", "usr/bin/systemd-analyze"),
     "script": ("bsdutils", "usr/bin/script"),
+    "strace": ("strace", "usr/bin/strace"),
     "tmux": ("tmux", "usr/bin/tmux"),
     "top": ("procps", "usr/bin/top"),
     "vim": ("vim-tiny", "usr/bin/vim.tiny"),  # the only variant that runs without vim-runtime

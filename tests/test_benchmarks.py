@@ -70,6 +70,7 @@ def test_the_benchmarks_are_listed() -> None:
         "blocked",
         "memory",
         "idle",
+        "stream",
         "injection",
         "injection-cost",
     } <= set(rows)

@@ -38,6 +38,9 @@ _log = logging.getLogger(__name__)
 SLICE, BREATH = 1 << 15, 0.01
 """Bytes processed before everything else gets its turn, and the seconds of that turn."""
 
+SOON = 0.5
+"""Seconds after which new output is processed: a program that draws constantly costs less in one go."""
+
 FLOOD_TIMEOUT = 30.0
 """Seconds to wait for the end of a flood."""
 
@@ -123,7 +126,7 @@ class Recorder:
             return  # `data` is on the screen already
         if self._throttle.takes(len(data), now):
             self._backlog.append((now, "o", data))
-            self._work_later(BREATH)
+            self._work_later(SOON)
         elif calm:
             self._resume()
         self._flush_later()
@@ -227,6 +230,8 @@ class Recorder:
     def _flush(self) -> None:
         self._flushing = None
         now = self._clock()
+        if not self._throttle.is_flood(now):
+            self._work(SLICE)
         if self._throttle.has_slowed() or self._throttle.is_calm(now):
             self._resume()
         busy = bool(self._backlog)  # it is written within a second

@@ -63,6 +63,7 @@ class Terminals:
         self._prefix = prefix
         self._outlives = outlives
         self._looking: asyncio.TimerHandle | None = None
+        self._changed = False
 
     @handles(SessionBegan)
     def begin(self, _: SessionBegan) -> None:
@@ -130,10 +131,14 @@ class Terminals:
         if self._looking is None:
             self._note_reset()
             self._looking = self._bus.loop.call_later(RESET_EVERY, self._look_again)
+        else:
+            self._changed = True
 
     def _look_again(self) -> None:
         self._looking = None
-        self._note_reset()
+        if self._changed:
+            self._changed = False
+            self.screen_changed(ScreenChanged())
 
     def _note_reset(self) -> None:
         screen = self._terminal.screen

@@ -81,6 +81,7 @@ class Viewers:
     def output(self, event: OutputRead) -> None:
         for viewer in self._viewers:
             viewer.output(event.data)
+            self._terminal.hurry()
 
     @handles(OutputSkipped)
     def skipped(self, _: OutputSkipped) -> None:

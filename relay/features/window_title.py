@@ -48,7 +48,10 @@ class WindowTitle:
         seen = self._tail + event.data
         self._tail = seen[-_BEGUN:]
         # The terminal shows the agent's title now, even if it is the same as before.
-        self._stale = self._stale or any(sets in seen for sets in _SETS)
+        if any(sets in seen for sets in _SETS):
+            self._stale = True
+            if self._watched:
+                self._terminal.hurry()  # another title soon follows
 
     @handles(ScreenChanged)
     def changed(self, _: ScreenChanged) -> None:

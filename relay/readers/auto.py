@@ -87,6 +87,11 @@ class AutoReader:
         """True while `tick` may return lines without new output, so it must still be called."""
         return self._reader.settling
 
+    @property
+    def draws_no_directive(self) -> bool:
+        """True if the program draws, and its screen shows no directive that is incomplete or not returned."""
+        return self._drawn is not None and not self._drawn.matters(b"")
+
     def look_due(self, now: float) -> float:
         """Return the time from which output must not be fed in one piece with that of `now` or before."""
         due = math.inf if self._drawn is None else self._drawn.look_due

@@ -131,7 +131,7 @@ def outside_strings(data: bytes, *, inside: bool) -> tuple[list[tuple[int, int]]
             return [], True
         at = end.start()
     parts = []
-    if b"\x1b" in data:
+    if not only_colours(data):
         for string in _SPLIT_STRING.finditer(data, at):
             parts.append((at, string.start()))
             at = string.end()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -70,6 +71,12 @@ FLOOD, BREATH = 1 << 14, 0.01
 Large pieces are read at a gigabyte a second, small ones more slowly.
 """
 
+STREAM, LULL = 0.04, 0.25
+"""Seconds between two frames of a program that keeps drawing, and for which its next frames then accumulate.
+
+Nobody waits for them: who looks at the terminal has them read first (`AgentTerminal.catch_up`).
+"""
+
 WAITING_CHECKS = (0.03, 0.07, 0.15, 0.25, 0.5, 1.0)
 """Seconds from the last output to the first check if the program waits for input at an unfinished line, and
 from each check to the next."""
@@ -84,6 +91,26 @@ _SIGNALS: dict[int, type[Event]] = {
 
 _KEPT = frozenset({AgentSuspended, AgentResumed})
 """Signals that describe the current state; the others were requests to the session of that time."""
+
+
+class _Later:
+    """The next reading of the ring, if it is scheduled.
+
+    lull:  only because the program keeps drawing.
+    gap:   seconds between the last two pieces of output.
+    shown: bytes of output at the last ScreenChanged.
+    """
+
+    def __init__(self) -> None:
+        self.timer: asyncio.TimerHandle | None = None
+        self.lull = False
+        self.gap = math.inf
+        self.shown = 0
+
+    def cancel(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+        self.timer, self.lull = None, False
 
 
 class OutputReader:
@@ -115,10 +142,11 @@ class OutputReader:
         self._words = words
         self._ticking: asyncio.TimerHandle | None = None
         self._checking: asyncio.TimerHandle | None = None
-        self._scheduled = False
+        self._later = _Later()
         self._failed = False
         self._checkpoints = checkpoints
         self._ended = asyncio.Event()
+        terminal.catch_up = self._catch_up
 
     @handles(SessionBegan)
     def begin(self, _: SessionBegan) -> None:
@@ -159,7 +187,7 @@ class OutputReader:
         self._bus.loop.remove_reader(self._shim.wake)
         if self._ended.is_set():
             self._checkpoints.remove()
-        for timer in (self._ticking, self._checking):
+        for timer in (self._ticking, self._checking, self._later):
             if timer is not None:
                 timer.cancel()
 
@@ -218,13 +246,13 @@ class OutputReader:
             self._words.lose(event.why, self._terminal.output_offset())
 
     def _woken(self) -> None:
-        if self._scheduled:
+        if self._later.timer is not None and not self._later.lull:
             self._shim.disarm()
         else:
             self._empty()
 
     def _empty(self) -> None:
-        self._scheduled = False
+        self._later.cancel()
         self._shim.arm()
         reader, started, offset = self._shim.ring, time.monotonic(), self._terminal.output_offset()
         while (record := reader.read()) is not None:
@@ -239,19 +267,38 @@ class OutputReader:
             self._repeat(reader.head)
             if self._bus.restoring:
                 self._restored()
-            if self._terminal.output_offset() - offset >= FLOOD and not self._ended.is_set():
+            read = self._terminal.output_offset() - offset
+            if read >= FLOOD and not self._ended.is_set():
                 self._empty_later(BREATH)
+            elif read and self._may_wait():
+                self._empty_later(LULL, lull=True)
+                reader.arm(output=False)
         self._save()
-        if self._terminal.output_offset() > offset and not self._ended.is_set():
+        if self._terminal.output_offset() > self._later.shown and not self._ended.is_set():
+            self._later.shown = self._terminal.output_offset()
             self._bus.publish(ScreenChanged())
-            self._schedule()
+            self._check_later()
+        self._tick_later()
+
+    def _may_wait(self) -> bool:
+        """Return True if nobody needs the next output at once: frames of a program that keeps drawing."""
+        draws = self._later.gap < STREAM and self._reader.draws_no_directive and not self._ended.is_set()
+        return draws and not self._bus.restoring and time.monotonic() >= self._terminal.hurried_until
+
+    def _catch_up(self) -> None:
+        """Read the output that waits, up to the next record of another kind."""
+        if self._later.lull:
+            self._later.lull = False  # those who hear of a record look at the screen after it
+            while (record := self._shim.ring.read_if(ring.OUTPUT)) is not None:
+                self._take(record)
+            self._later.lull = True
 
     def _restored(self) -> None:
         """End restoring: an earlier session has read everything so far."""
         self._terminal.restored()
         self._bus.publish(OutputRestored())
         self._bus.publish(ScreenChanged())
-        self._schedule()
+        self._check_later()
 
     def _repeat(self, position: int) -> None:
         """Repeat what an earlier session saw up to `position` of the ring: waits, and turns."""
@@ -262,9 +309,8 @@ class OutputReader:
         if self._checkpoints.turn_ends_by(position):
             self._bus.publish(TurnDrawn())
 
-    def _empty_later(self, delay: float) -> None:
-        self._scheduled = True
-        self._bus.loop.call_later(delay, self._empty)
+    def _empty_later(self, delay: float, *, lull: bool = False) -> None:
+        self._later.timer, self._later.lull = self._bus.loop.call_later(delay, self._empty), lull
 
     def _take(self, record: Record) -> None:
         """Process one record. Until that is done, the shim does not count the record as read."""
@@ -288,6 +334,7 @@ class OutputReader:
                 # Text that has settled by now is not an echo of these keys.
                 self._publish(self._read(lambda: self._pipeline.tick(now)))
                 self._pipeline.typed(record.data, now)
+                self._terminal.hurry()
                 event = KeysTyped if record.kind == ring.TYPED else KeysWritten
                 publish(event(record.data, record.position))
             case ring.ECHOES:
@@ -321,6 +368,7 @@ class OutputReader:
 
     def _output(self, record: Record) -> Record:
         """Read `record` and the output that follows, as large pieces are faster. Return the last record."""
+        self._publish(self._read(lambda: self._pipeline.tick(record.time)))  # else a look would end the burst
         burst, until = self._pipeline.burst(record.data, record.time), self._checkpoints.next_expected
         if self._bus.restoring:
             until = min(until, self._shim.ring.joined.resumes)
@@ -330,6 +378,7 @@ class OutputReader:
 
         records = [record, *self._shim.ring.read_output(record, PIECE, joins)]
         data, last = b"".join(each.data for each in records), records[-1]
+        self._later.gap = record.time - self._terminal.last_output()
         place = self._terminal.note_output(last.offset, last.time)
         reading = self._read(lambda: self._pipeline.output(data, last.time, burst.begun))
         self._terminal.remember(data)
@@ -357,17 +406,14 @@ class OutputReader:
         for event in self._words.take(reading):
             self._bus.publish(event)
 
-    def _schedule(self) -> None:
-        self._tick_later()
-        self._check_later(WAITING_CHECKS)
-
-    def _check_later(self, pauses: Sequence[float]) -> None:
+    def _check_later(self, pauses: Sequence[float] = WAITING_CHECKS) -> None:
         if self._checking is not None:
             self._checking.cancel()
         self._checking = self._bus.loop.call_later(pauses[0], self._check, pauses[1:]) if pauses else None
 
     def _tick_later(self) -> None:
-        if self._ticking is None and self._pipeline.settling and not self._ended.is_set():
+        waits = self._later.lull or self._ticking is not None  # reading what comes next includes ticks
+        if not waits and self._pipeline.settling and not self._ended.is_set():
             self._ticking = self._bus.loop.call_later(TICK, self._tick)
 
     def _tick(self) -> None:
@@ -378,10 +424,10 @@ class OutputReader:
     def _check(self, pauses: Sequence[float]) -> None:
         """Take the agent's unfinished line as complete if the agent waits for input."""
         self._check_later(pauses)
-        if self._bus.restoring:
-            return
+        if self._bus.restoring or (self._later.lull and self._shim.ring.pending):
+            return  # the screen shows the past
         self._bus.publish(OutputQuiet())
-        if self._shim.ring.pending and not self._scheduled:
+        if self._shim.ring.pending and self._later.timer is None:
             self._empty()  # the wake-up may have been lost: ARMED and HEAD are seen in either order
             return
         if self._ended.is_set() or self._shim.ring.pending or not self._terminal.waits_for_input():

@@ -56,9 +56,12 @@ class QueryFinder:
 
     def feed(self, data: bytes) -> list[bytes]:
         """Return the queries that end in `data`."""
-        if not self._open and ESC not in data:
-            return []
-        self.sequences = True
+        if not self._open:
+            if ESC not in data:
+                return []
+            self.sequences = True
+            if _OPEN not in data and ESC not in data[-len(_OPEN) :]:
+                return []
         _, found, self._open = sift(self._open + data)
         return found
 

@@ -54,7 +54,7 @@ FIRST_SIZE = 1 << 18
 ) = range(14)
 """
 HEAD, TAIL: positions after the newest record and of the oldest.
-ARMED:      the reader wants to be woken at the next record.
+ARMED:      the reader wants to be woken at the next record; BUT_OUTPUT: at the next that is not output.
 READING:    output may be on its way from the terminal to the ring.
 ACCEPTED:   bytes taken from orders to write; QUEUED: bytes not yet written to the agent's terminal.
 READ:       the position up to which the reader has read; READ_OFFSET: the same in the agent's output.
@@ -62,6 +62,8 @@ AT:         the position of the record being processed, plus one; 0: none.
 READY:      the generation of the session that is ready; READY_SINCE: monotonic nanoseconds.
 WAITED:     twice the position where the program was last found to wait; odd if this was certain.
 """
+
+BUT_OUTPUT = 2
 
 (
     OUTPUT,
@@ -186,10 +188,10 @@ class RingWriter:
         if kind == OUTPUT:
             self.offset, self.last_output_at = offset + length, now / 1e9
         self._head = self.words[HEAD] = head
-        if wake:
-            self.announce()
-        else:
+        if not wake:
             self.unannounced = True
+        elif kind != OUTPUT or self.unannounced or self.words[ARMED] != BUT_OUTPUT:
+            self.announce()
 
     def announce(self) -> None:
         """Wake the reader if it asked to be woken."""

@@ -12,6 +12,7 @@ from relay.errors import RelayError
 from relay.shim.ring import (
     ARMED,
     AT,
+    BUT_OUTPUT,
     HEAD,
     MAGIC,
     MAGIC_WORD,
@@ -92,6 +93,12 @@ class RingReader:
         self.lost, self._offset = max(start - self._offset, 0), record.offset
         return record
 
+    def read_if(self, kind: int) -> Record | None:
+        """Return the next record as `read` does if it is of this `kind`; otherwise leave it there."""
+        if not self._ahead and (record := self._take()) is not None:
+            self._ahead.append(record)
+        return self.read() if self._ahead and self._ahead[0].kind == kind else None
+
     def read_output(self, first: Record, most: int, joins: Callable[[Record], bool]) -> list[Record]:
         """Return the output records that follow `first`, about `most` bytes including `first`.
 
@@ -143,9 +150,12 @@ class RingReader:
         """Record, for a later reader, that the program was found to wait at `position`."""
         self.words[WAITED] = position << 1 | sure
 
-    def arm(self) -> None:
-        """Ask to be woken at the next record. Check `pending` afterwards: one may have just arrived."""
-        self.words[ARMED] = 1
+    def arm(self, *, output: bool = True) -> None:
+        """Ask to be woken at the next record. Check `pending` afterwards: one may have just arrived.
+
+        output: False: not for the agent's output.
+        """
+        self.words[ARMED] = 1 if output else BUT_OUTPUT
 
     def skip_to(self, position: int, offset: int) -> None:
         """Continue at `position`, where the agent's output is at `offset` bytes."""

@@ -169,8 +169,10 @@ class Shim:
         beside = self.terminals.session
         beside.answers = lambda: self._session is not None and self._session.ready
         beside.chosen, beside.deserted = self._session.chosen, self._stop_gently
-        text = f"{self._name} is running detached; its session is not ready yet: `relay ps` shows when it is."
-        self.loop.later(FIRST_SESSION, lambda: self._let_go(text))
+        if self._first is not None:
+            when = "its session is not ready yet: `relay ps` shows when it is."
+            text = f"{self._name} is running detached; {when}"
+            self.loop.later(FIRST_SESSION, lambda: self._let_go(text))
         ShimControl(self.loop, self._session, self.terminals, path, may, self._stop).listen(self._name)
         self._session.start()
         if self._end.shown:

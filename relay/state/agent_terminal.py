@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable
 
 from relay.columns import width
 from relay.place import TERMINAL, Place
@@ -17,6 +18,9 @@ from relay.terminal.tty_state import TtyState, tty_state
 
 SCROLLBACK_LINES, SCROLLBACK_BYTES = 2000, 1 << 19
 """Maximum output kept for the scrollback of a terminal that attaches."""
+
+HURRY = 1.0
+"""Seconds after which output may wait again after the last key or title."""
 
 INPUT_BORDER = " \t│┃|║▏▕>❯›»"
 """Characters that input boxes draw around a text."""
@@ -38,6 +42,8 @@ class AgentTerminal:
 
     restoring: an earlier session has processed the current record, which only brings this one up to date.
     position:  of the current record in the ring. read_from: of the first record read.
+    catch_up:  called to read the output that waits in the ring.
+    hurried_until: monotonic time in seconds until which output must not wait there.
     """
 
     def __init__(self, shim: ShimLink, reader: AutoReader) -> None:
@@ -48,6 +54,8 @@ class AgentTerminal:
         self._offset = 0
         self.restoring = shim.hello.resumed
         self.position = self.read_from = -1
+        self.catch_up: Callable[[], None] = lambda: None
+        self.hurried_until = 0.0
         self._printed = bytearray()  # the end of the output, while the program printed lines
         self._draws = False  # it no longer prints lines
         self._answer()
@@ -140,7 +148,12 @@ class AgentTerminal:
 
         Such output is still in the kernel, or on its way from the shim to the event loop.
         """
+        self.catch_up()
         return self._shim.output_pending()
+
+    def hurry(self) -> None:
+        """Have output read at once for HURRY: somebody waits for it."""
+        self.hurried_until = time.monotonic() + HURRY
 
     @property
     def size(self) -> tuple[int, int]:
@@ -153,6 +166,7 @@ class AgentTerminal:
     @property
     def screen(self) -> VirtualScreen | None:
         """The virtual screen, or None if its library is not available."""
+        self.catch_up()
         return self._reader.screen
 
     def bracketed_paste(self) -> bool:
