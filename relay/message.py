@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from relay.dataclass import dataclass
 from relay.place import Place
 
 MAX_BODY = 64 * 1024

@@ -6,7 +6,6 @@ A kind checks a value and converts it. Mistakes are collected, each with its lin
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import tomli
 
 from relay import names
+from relay.dataclass import dataclass, field
 from relay.errors import ConfigError, ConfigMistakes, RelayError
 from relay.text import one_line
 

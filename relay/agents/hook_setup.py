@@ -19,7 +19,6 @@ import shlex
 import shutil
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +29,7 @@ from relay.agents.hook_event import OBSERVED, NativeEvent, NativeName
 from relay.agents.hook_guards import GUARDED, path_of
 from relay.agents.hook_reply import Reply
 from relay.agents.named_transcripts import Named
+from relay.dataclass import dataclass, field
 from relay.errors import ConfigError, RelayError
 from relay.home import Home, private_directory
 

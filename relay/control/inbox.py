@@ -6,11 +6,11 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from relay.control.needs import Need, by_urgency, need
 from relay.control.sessions import UNRESPONSIVE, SessionInfo
+from relay.dataclass import asdict, dataclass, replace
 from relay.errors import RelayError
 from relay.home import Home
 from relay.messaging.unread import number_of_unread

@@ -18,13 +18,13 @@ import os
 import socket
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from relay import errors
 from relay.control.name_claim import noted
 from relay.control.team_choice import fleet_team
+from relay.dataclass import dataclass, fields
 from relay.errors import NoSuchSession, OutcomeUnknown, RelayError, SessionUnresponsive
 from relay.home import Home
 from relay.names import did_you_mean, key, same

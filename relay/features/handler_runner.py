@@ -11,9 +11,9 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 
 from relay.agents.hook_event import NativeName
+from relay.dataclass import replace
 from relay.directives.directive import Directive
 from relay.directives.events import (
     AgentSaid,

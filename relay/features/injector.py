@@ -19,10 +19,10 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 from relay.agents.hook_reply import ReplyOutcome
+from relay.dataclass import replace
 from relay.errors import MessageRefused
 from relay.eventbus import EventBus, answers, handles
 from relay.injection import layout

@@ -9,12 +9,12 @@ import asyncio
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 from relay import names
 from relay.control.operations import operation
 from relay.control.server import Answer, Request
+from relay.dataclass import replace
 from relay.errors import LedgerAway, NotAMember, RelayError, UsageError
 from relay.eventbus import EventBus, answers, handles
 from relay.hooks import events

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import secrets
 import time
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
+from relay.dataclass import dataclass
 from relay.message import Priority
 
 Kind = Literal["message", "hook", "closing", "notice", "task", "nudge"]

@@ -17,12 +17,12 @@ import contextlib
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Collection
-from dataclasses import dataclass
 from functools import partial
 
 from relay import names
 from relay.backoff import Backoff
 from relay.clock import until_tick
+from relay.dataclass import dataclass
 from relay.errors import LedgerError, NameInUse, ReceiverEnded, ReceiverStarting, RelayError
 from relay.eventbus import Event, EventBus, Question
 from relay.home import Home

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from relay.dataclass import dataclass
 from relay.eventbus import Event, Question
 from relay.message import Message
 from relay.storage.journal import preview

@@ -11,9 +11,9 @@ import hashlib
 import os
 import sqlite3
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
+from relay.dataclass import dataclass
 from relay.message import State
 from relay.messaging.ledger_database import NEXT_TURN, LedgerDatabase, advance, keys
 

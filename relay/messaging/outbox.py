@@ -10,10 +10,10 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from relay import names
+from relay.dataclass import replace
 from relay.errors import MessageRefused, ReceiverEnded
 from relay.message import Message, OutgoingMessage, State
 from relay.messaging.ledger_database import (

@@ -24,12 +24,12 @@ import contextlib
 import logging
 import math
 import random
-from dataclasses import dataclass, field
 from functools import cache
 
 from relay import names
 from relay.backoff import Backoff
 from relay.clock import until_tick
+from relay.dataclass import dataclass, field
 from relay.errors import BrokerError, HomeError, RelayError
 from relay.home import Home
 from relay.messaging.envelope import Envelope, ForeignPayload, Receipt, decode, encode

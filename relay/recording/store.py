@@ -14,10 +14,10 @@ from __future__ import annotations
 import re
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from relay.dataclass import dataclass
 from relay.errors import RecordingError
 from relay.names import same, suggest
 from relay.storage.journal import rotated

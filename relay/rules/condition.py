@@ -14,10 +14,10 @@ import fnmatch
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from relay.dataclass import dataclass
 from relay.rules.event import RuleEvent
 from relay.rules.tools import claude_names, close_to
 

@@ -10,7 +10,6 @@ import os
 import shlex
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 from relay.agents import kinds
@@ -18,6 +17,7 @@ from relay.agents.joiners import DrawnJoiners
 from relay.agents.prices import Prices
 from relay.agents.transcript_reader import TranscriptReader
 from relay.control.lineage import Lineage
+from relay.dataclass import replace
 from relay.directives.checkpoint import Checkpoints
 from relay.directives.grammar import Grammar
 from relay.directives.hearing import EarlierSessions, Hearing

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from relay.dataclass import dataclass
 from relay.eventbus import Event
 from relay.state.readiness import Verdict
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 from relay.agents.profile import InputStyle
+from relay.dataclass import dataclass, replace
 from relay.state.signs import is_listed
 
 FOOTER = 10

@@ -12,9 +12,9 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
+from relay.dataclass import dataclass
 from relay.errors import UsageError
 from relay.state.agent_terminal import AgentTerminal
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, NamedTuple
+
+from relay.dataclass import dataclass
 
 ROWS = 25
 """Non-blank rows above the input, or at the bottom, that count."""

@@ -11,10 +11,10 @@ from __future__ import annotations
 import glob
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from relay.dataclass import asdict, dataclass, field, fields, replace
 from relay.errors import HomeError
 from relay.home import Home
 from relay.names import key

@@ -7,9 +7,9 @@ earlier exits.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 
 from relay.backoff import Backoff
+from relay.dataclass import dataclass, replace
 from relay.supervision.policy import Supervision
 from relay.supervision.states import PAUSED, Phase
 

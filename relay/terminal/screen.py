@@ -16,12 +16,12 @@ import sys
 from collections import deque
 from collections.abc import Callable
 from ctypes import Structure, c_bool, c_int, c_size_t, c_uint8, c_uint16, c_uint64, c_void_p
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 from typing import NamedTuple, TypeVar
 
 from relay.columns import width
+from relay.dataclass import dataclass, field
 from relay.shim.modes import ALTERNATE, AT_REST, MODES_OFF, MODES_ON, ORIGIN, OSC_RESETS, POP_KEYBOARD
 from relay.terminal import libghostty as vt
 from relay.terminal.libghostty import ScreenUnavailable

@@ -19,7 +19,6 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
 from typing import Any, Self
 
 import aiomqtt
@@ -28,6 +27,7 @@ from aiomqtt.exceptions import MqttConnectError
 from paho.mqtt.enums import MQTTErrorCode
 
 from relay.clock import until_tick
+from relay.dataclass import dataclass
 from relay.errors import BrokerError
 from relay.transport.credentials import Login
 from relay.transport.endpoint import Endpoint

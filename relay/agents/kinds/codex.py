@@ -16,7 +16,6 @@ import hashlib
 import json
 import re
 import uuid
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -36,6 +35,7 @@ from relay.agents.transcript_lines import (
     text_of,
 )
 from relay.agents.usage import Charge, Tokens, UsageFormat, number
+from relay.dataclass import replace
 
 _SOURCE = "/<session-flags>/config.toml"
 """Codex' name for the file that a run's flags stand for."""
