@@ -11,6 +11,7 @@ import shlex
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from relay.agents import kinds
 from relay.agents.joiners import DrawnJoiners
@@ -70,7 +71,6 @@ from relay.injection import layout
 from relay.injection.audit_log import AuditLog
 from relay.injection.budget import Budget
 from relay.memory.store import MemoryStore
-from relay.messaging.client import MessagingClient
 from relay.messaging.name_owners import Owner
 from relay.messaging.runaway import Limits
 from relay.policy import Policy
@@ -81,6 +81,9 @@ from relay.supervision.accounts import Accounts
 from relay.supervision.notebook import Notebook
 from relay.supervision.records import AgentRecord, Records
 from relay.supervision.succession import Succession
+
+if TYPE_CHECKING:
+    from relay.messaging.client import MessagingClient
 
 Feature = object
 """Any object with methods that handle events, answer questions or are operations. Its `run`, if it has one,
@@ -266,6 +269,8 @@ def _bus_connection(core: Core) -> BusConnection:
     owner = Owner.of_folder(session.directory) if named else Owner.of_run(started.run)
 
     async def open(in_hand: frozenset[str]) -> MessagingClient:
+        from relay.messaging.client import MessagingClient  # 40 ms: only after the session is ready
+
         return await MessagingClient.open(
             started.home,
             session.team,
