@@ -16,7 +16,6 @@ import json
 import os
 import re
 import shlex
-import shutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -168,7 +167,9 @@ def prepare(
 
 def remove(run_dir: str) -> None:
     """Remove the files that `prepare` wrote."""
-    shutil.rmtree(run_dir, ignore_errors=True)
+    from shutil import rmtree  # with all archivers, 2 ms
+
+    rmtree(run_dir, ignore_errors=True)
 
 
 # Shared by the kinds of agents.
@@ -261,7 +262,9 @@ def installed(run: Run, package: str) -> tuple[int, ...]:
 
     It is in a package.json above the program whose name ends with `package`, or is the program's own name.
     """
-    found = shutil.which(run.command[run.at or 0], path=run.env.get("PATH"))
+    from shutil import which
+
+    found = which(run.command[run.at or 0], path=run.env.get("PATH"))
     if found is None:
         return ()
     program = Path(os.path.realpath(found))

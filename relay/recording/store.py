@@ -174,7 +174,7 @@ def parse(path: Path) -> StoredPart | None:
 
 def _began(time: str) -> float | None:
     try:
-        return datetime.strptime(time, _TIME).replace(tzinfo=UTC).timestamp()
+        return datetime.fromisoformat(time).replace(tzinfo=UTC).timestamp()
     except ValueError:
         return None
 

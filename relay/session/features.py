@@ -71,7 +71,6 @@ from relay.injection import layout
 from relay.injection.audit_log import AuditLog
 from relay.injection.budget import Budget
 from relay.memory.store import MemoryStore
-from relay.messaging.name_owners import Owner
 from relay.messaging.runaway import Limits
 from relay.policy import Policy
 from relay.recording.asciicast import Header
@@ -266,11 +265,13 @@ def _bus_connection(core: Core) -> BusConnection:
     started = core.started
     broker = started.options.broker or setup.settings.broker or None
     named = bool(started.options.name)
-    owner = Owner.of_folder(session.directory) if named else Owner.of_run(started.run)
 
     async def open(in_hand: frozenset[str]) -> MessagingClient:
-        from relay.messaging.client import MessagingClient  # 40 ms: only after the session is ready
+        # They load in 40 ms; the session need not wait for them to be ready.
+        from relay.messaging.client import MessagingClient
+        from relay.messaging.name_owners import Owner
 
+        owner = Owner.of_folder(session.directory) if named else Owner.of_run(started.run)
         return await MessagingClient.open(
             started.home,
             session.team,

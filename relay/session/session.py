@@ -7,6 +7,7 @@ launch ─→ Session.run ─┬→ EventBus ←→ features (relay.session.feat
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import time
@@ -138,6 +139,7 @@ class Session:
                 tasks.spawn(run(), type(feature).__name__)
         self._bus.publish(SessionBegan(self._started.resumed))
         self._started.shim.ready()
+        gc.enable()
         if self._started.kept == "stop":  # an earlier session had this order
             self._shutdown.stop()
         elif self._started.kept:
