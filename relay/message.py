@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
 
 from relay.dataclass import dataclass
-from relay.place import Place
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from relay.place import Place
 
 MAX_BODY = 64 * 1024
 """Maximum bytes of UTF-8 in a message's body; a larger one is refused when sent, never cut."""

@@ -10,8 +10,6 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import tomli
-
 from relay import names
 from relay.dataclass import dataclass, field
 from relay.errors import ConfigError, ConfigMistakes, RelayError
@@ -87,6 +85,8 @@ class Spot:
 
 def parse_toml(path: Path, content: bytes) -> tuple[dict[str, Any], Spot]:
     """Return what the TOML file at `path` contains, and the spot of its top. Raise ConfigError."""
+    import tomli  # 3 ms, which commands that read no such file need not spend
+
     try:
         text = content.decode("utf-8")
         values = tomli.loads(text)

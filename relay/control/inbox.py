@@ -6,7 +6,6 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any
 
 from relay.control.needs import Need, by_urgency, need
 from relay.control.sessions import UNRESPONSIVE, SessionInfo
@@ -15,6 +14,10 @@ from relay.errors import RelayError
 from relay.home import Home
 from relay.messaging.unread import number_of_unread
 from relay.text import count, listed, one_line
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
