@@ -7,6 +7,8 @@ called. Type checkers see the standard library's, and its functions accept these
 
 from __future__ import annotations
 
+from _operator import attrgetter  # `operator` costs more
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MISSING", "asdict", "dataclass", "field", "fields", "replace"]
 
-_KNOWN = "__fields_by_name__"
+_KNOWN, _COMPARED = "__fields_by_name__", "__compared__"
 
 
 class _Missing:
@@ -71,7 +73,7 @@ class _Parameters:
         self.frozen = frozen
 
 
-def _dataclass(*, frozen: bool = False, slots: bool, eq: bool = True) -> Callable[[type[T]], type[T]]:
+def _dataclass(*, frozen: bool = False, slots: bool, eq: bool = True) -> Callable[[type], type]:
     """Return a decorator that makes a class a dataclass with slots."""
     methods: dict[str, Any] = {"__repr__": _repr, "__dataclass_params__": _Parameters(frozen=frozen)}
     if eq:
@@ -80,7 +82,7 @@ def _dataclass(*, frozen: bool = False, slots: bool, eq: bool = True) -> Callabl
         methods |= {"__setattr__": _set, "__delattr__": _delete}
         methods |= {"__getstate__": _get_state, "__setstate__": _set_state}
 
-    def decorate(kind: type[T]) -> type[T]:
+    def decorate(kind: type) -> type:
         known: dict[str, _Field] = {}
         for base in kind.__mro__[:0:-1]:
             known |= vars(base).get(_KNOWN, {})
@@ -93,23 +95,25 @@ def _dataclass(*, frozen: bool = False, slots: bool, eq: bool = True) -> Callabl
                 each.name, each.type = name, annotation
         namespace[_KNOWN] = known
         namespace["__dataclass_fields__"] = _StandardFields(known, frozen=frozen)
+        compared = [name for name, each in known.items() if each.compare]
+        namespace[_COMPARED] = attrgetter(*compared) if compared else type
         namespace["__match_args__"] = tuple(
             name for name, each in known.items() if each.init and not each.kw_only
         )
         namespace["__slots__"] = tuple(name for name in known if name not in inherited)
         namespace.pop("__dict__", None)
         namespace.pop("__weakref__", None)
-        made: type[T] = type(kind)(kind.__name__, kind.__bases__, namespace)
+        made: Any = type(kind)(kind.__name__, kind.__bases__, namespace)
         made.__qualname__ = kind.__qualname__
         if "__init__" not in namespace:
 
-            def __init__(self: T, *args: object, **keywords: object) -> None:
-                init = _compile_init(made, known, frozen=frozen)
-                made.__init__ = init  # type: ignore[misc]
+            def __init__(self: object, *args: object, **keywords: object) -> None:
+                made.__init__ = init = _compile_init(made, known, frozen=frozen)
                 init(self, *args, **keywords)
 
-            made.__init__ = __init__  # type: ignore[misc]
-        return made
+            made.__init__ = __init__
+        decorated: type = made
+        return decorated
 
     return decorate
 
@@ -164,18 +168,15 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _compared(instance: object) -> tuple[Any, ...]:
-    return tuple(getattr(instance, each.name) for each in _fields(instance) if each.compare)
-
-
-def _eq(self: object, other: object) -> bool:
+def _eq(self: object, other: object) -> Any:
     if type(other) is not type(self):
         return NotImplemented
-    return _compared(self) == _compared(other)
+    compared = getattr(self, _COMPARED)
+    return compared(self) == compared(other)
 
 
 def _hash(self: object) -> int:
-    return hash(_compared(self))
+    return hash(getattr(self, _COMPARED)(self))
 
 
 def _repr(self: object) -> str:
