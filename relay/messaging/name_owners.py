@@ -7,7 +7,6 @@ runs in that folder again.  Nobody else ever gets it.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sqlite3
 from collections.abc import Callable
@@ -39,6 +38,8 @@ class Owner:
     @classmethod
     def of_folder(cls, folder: Path) -> Owner:
         """Return the agent with its own name in `folder`; other hosts learn only a digest of the path."""
+        import hashlib  # OpenSSL, 3 ms
+
         path = os.fsencode(folder)  # which need not be UTF-8
         return cls(_FOLDER + hashlib.sha256(path).hexdigest()[:16], path.decode("utf-8", "replace"))
 
