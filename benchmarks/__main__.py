@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import footprint, hooks, injections, keys, messages, output, table
+from benchmarks import footprint, hooks, injections, keys, messages, output, starts, table
 from benchmarks.bench import Bench, bench
 from benchmarks.table import Figure
 
@@ -25,6 +25,9 @@ ROWS: dict[str, Callable[[Bench], list[Figure]]] = {
     "echo": keys.echo,
     "echo-flood": keys.echo_flood,
     "first-byte": keys.first_byte,
+    "commands": starts.commands,
+    "session-start": starts.session,
+    "shell-again": starts.back_in_shell,
     "latency": messages.latency,
     "burst": messages.burst,
     "blocked": output.blocked,

@@ -57,11 +57,11 @@ def first_byte(bench: Bench) -> list[Figure]:
     return [
         Figure(
             "first byte of the agent",
-            "≤ script + 15 ms, or 2 × python -S",
+            "≤ script + 12 ms",
             f"{middle['relay']:.1f} ms",
             f"script {middle['script']:.1f} ms, python -S {middle['python -S']:.1f} ms",
             f"{more:+.1f} ms",
-            more <= 15 or middle["relay"] <= 2 * middle["python -S"],
+            more <= 12,
         )
     ]
 

@@ -7,7 +7,6 @@ of the session, which gives up on a desktop that does not answer.
 from __future__ import annotations
 
 import asyncio
-import html
 import json
 import os
 import sys
@@ -75,6 +74,8 @@ def main() -> int:
     logger.propagate = False
     title, text = json.load(sys.stdin)
     if sys.platform == "linux":
+        import html
+
         text = html.escape(text, quote=False)
     asyncio.run(DesktopNotifier(app_name=APP).send(title=title, message=text))
     if problems.last:

@@ -19,9 +19,9 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
+from relay.dataclass import dataclass
 from relay.text import one_line
 
 if TYPE_CHECKING:

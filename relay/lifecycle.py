@@ -6,10 +6,10 @@ SessionBegan ─ SessionReady ─ ... ─ AgentExited ─ LastWords ─ SessionE
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from relay.dataclass import dataclass
 from relay.eventbus import Event, Question
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
-from relay.place import Place
+from relay.dataclass import dataclass
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from relay.place import Place
 
 MAX_BODY = 64 * 1024
 """Maximum bytes of UTF-8 in a message's body; a larger one is refused when sent, never cut."""

@@ -14,10 +14,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
+from relay.dataclass import dataclass
 from relay.errors import ConfigError
 
 SUBJECTS = ("command", "file_path", "path", "url")

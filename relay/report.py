@@ -19,7 +19,6 @@ import subprocess
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, get_args
 
@@ -29,6 +28,7 @@ from relay.agents.catalog import profiles
 from relay.agents.failure import FailureSource
 from relay.agents.hook_event import NativeName
 from relay.agents.profile import ErrorClass
+from relay.dataclass import asdict, dataclass, fields
 from relay.doctor import Check, CheckResult
 from relay.errors import RelayError
 from relay.features.agent_version import ask

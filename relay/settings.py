@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from relay.dataclass import dataclass, field, fields, replace
 from relay.errors import ConfigError
 from relay.home import Home
 from relay.names import channel, did_you_mean

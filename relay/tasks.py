@@ -6,9 +6,9 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Coroutine
-from dataclasses import dataclass
 from typing import Any
 
+from relay.dataclass import dataclass
 from relay.errors import RelayError
 from relay.eventbus import Event, EventBus
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from relay import builtin
+from relay.dataclass import dataclass
 from relay.directives.directive import Directive
 from relay.directives.grammar import Grammar
 from relay.errors import UnknownRecipient

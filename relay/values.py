@@ -6,14 +6,12 @@ A kind checks a value and converts it. Mistakes are collected, each with its lin
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import tomli
-
 from relay import names
+from relay.dataclass import dataclass, field
 from relay.errors import ConfigError, ConfigMistakes, RelayError
 from relay.text import one_line
 
@@ -87,6 +85,8 @@ class Spot:
 
 def parse_toml(path: Path, content: bytes) -> tuple[dict[str, Any], Spot]:
     """Return what the TOML file at `path` contains, and the spot of its top. Raise ConfigError."""
+    import tomli  # 3 ms, which commands that read no such file need not spend
+
     try:
         text = content.decode("utf-8")
         values = tomli.loads(text)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from relay.agents.profile import (
     StateRule,
     Submit,
 )
+from relay.dataclass import replace
 from relay.errors import ConfigError, UsageError
 from relay.home import Home
 from relay.names import did_you_mean

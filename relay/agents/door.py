@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
+
+from relay.dataclass import dataclass
 
 
 class OfferState(StrEnum):

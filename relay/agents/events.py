@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from relay.agents.conversation import Conversation
@@ -12,6 +11,7 @@ from relay.agents.hook_event import NativeEvent
 from relay.agents.hook_reply import Answered
 from relay.agents.transcript_lines import Failed, Said
 from relay.agents.usage import Tokens
+from relay.dataclass import dataclass
 from relay.eventbus import Event, Question
 
 

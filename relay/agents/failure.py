@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from relay.agents.pattern_file import RESET
 from relay.agents.profile import ErrorClass, ErrorSource, Profile
 from relay.agents.reset_time import parse_reset
+from relay.dataclass import dataclass
 from relay.text import one_line
 
 FailureSource = Literal["hook", "transcript", "screen", "exit"]

@@ -9,12 +9,12 @@ Everything in a payload is untrusted: a field of the wrong type is left out.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
 from relay.agents.profile import PromptKind
+from relay.dataclass import dataclass, field, fields
 from relay.text import parse_json
 
 

@@ -9,12 +9,12 @@ reply for an unknown key.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
 from typing import Any, Literal
 
 from relay.agents.hook_event import NativeName
+from relay.dataclass import dataclass
 
 Part = Literal["context", "deny", "allow", "ask", "input", "halt", "continuation", "notice"]
 Parts = frozenset[Part]

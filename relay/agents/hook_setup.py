@@ -16,10 +16,8 @@ import json
 import os
 import re
 import shlex
-import shutil
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +30,7 @@ from relay.agents.hook_reply import Reply
 from relay.agents.named_transcripts import Named
 from relay.agents.transcript_lines import dict_of
 from relay.agents.version import numbers
+from relay.dataclass import dataclass, field
 from relay.errors import ConfigError, RelayError
 from relay.home import Home, private_directory
 
@@ -171,7 +170,9 @@ def prepare(
 
 def remove(run_dir: str) -> None:
     """Remove the files that `prepare` wrote."""
-    shutil.rmtree(run_dir, ignore_errors=True)
+    from shutil import rmtree  # with all archivers, 2 ms
+
+    rmtree(run_dir, ignore_errors=True)
 
 
 # Shared by the kinds of agents.
@@ -264,7 +265,9 @@ def installed(run: Run, package: str) -> tuple[int, ...]:
 
     It is in a package.json above the program whose name ends with `package`, or is the program's own name.
     """
-    found = shutil.which(run.command[run.at or 0], path=run.env.get("PATH"))
+    from shutil import which
+
+    found = which(run.command[run.at or 0], path=run.env.get("PATH"))
     if found is None:
         return ()
     program = Path(os.path.realpath(found))

@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 def without_markers(env: Mapping[str, str]) -> dict[str, str]:
     """Return `env` without what an agent has set for the programs that it runs."""
     left = dict(env)
+    given = {name.partition("_")[0] for name in env if not name.startswith("RELAY_")}
     for kind in kinds.names():
         # On the way to an agent's first byte, this imports only the kind of the agent outside, if any.
-        if any(name.startswith(kind.upper()) for name in env) and (marks := kinds.find(kind).markers):
+        own = {kind.upper(), f"{kind.upper()}CODE"}
+        if not given.isdisjoint(own) and (marks := kinds.find(kind).markers):
             for name in marks.own:
                 left.pop(name, None)
             if left.pop(marks.variable, None) is not None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from relay.dataclass import asdict, dataclass
 from relay.storage.files import open_regular
 
 MARKED = 4 << 10

@@ -94,7 +94,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
@@ -116,6 +115,7 @@ from relay.agents.profile import (
     StateRule,
     WhileWorking,
 )
+from relay.dataclass import dataclass
 from relay.errors import ConfigError
 from relay.settings import PREFIX
 from relay.values import (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import tomli
 
 from relay import data
 from relay.agents.usage import Spent, Tokens
+from relay.dataclass import dataclass, fields, replace
 from relay.errors import ConfigError
 from relay.home import Home
 from relay.names import did_you_mean

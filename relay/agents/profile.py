@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePath
 from typing import Literal
+
+from relay.dataclass import dataclass, field
 
 ReaderKind = Literal["auto", "lines", "screen"]
 InjectPolicy = Literal["auto", "never"]

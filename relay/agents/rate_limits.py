@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, fields
 from typing import Any
+
+from relay.dataclass import asdict, dataclass, fields
 
 _WEEK, _DAY, _HOUR = 7 * 24 * 60, 24 * 60, 60  # minutes
 

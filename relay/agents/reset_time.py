@@ -16,6 +16,8 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
 
+from relay import lazy_re
+
 LONGEST = 100
 """Maximum characters of a wording; the agents' have about 40."""
 
@@ -26,16 +28,18 @@ _YEARS = 8
 
 _NUMBER = r"\d{1,9}(?:\.\d{1,9})?"
 _UNIT = r"(?:weeks?|w|days?|d|hours?|hrs?|h|minutes?|mins?|m|seconds?|secs?|s)"
-_PART = re.compile(rf"(?:({_NUMBER}) ?|\b(?:an?|one) )({_UNIT})(?![a-z])")
-_DURATION = re.compile(rf"(?:{_PART.pattern}(?:,? and |, ?| ?))+")
-_EPOCH = re.compile(r"\d{10}(?:\d{3})?")
-_ISO = re.compile(r"\d{4}-\d\d-\d\d[t ]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?(?:z|[+-]\d\d:?\d\d)?")
-_ZONE = re.compile(r"(.*?) ?(?:\(([^()]+)\)|(?<= )(UTC|GMT))")
+_PART = lazy_re.compile(rf"(?:({_NUMBER}) ?|\b(?:an?|one) )({_UNIT})(?![a-z])")
+_DURATION = lazy_re.compile(rf"(?:{_PART.pattern}(?:,? and |, ?| ?))+")
+_EPOCH = lazy_re.compile(r"\d{10}(?:\d{3})?")
+_ISO = lazy_re.compile(r"\d{4}-\d\d-\d\d[t ]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?(?:z|[+-]\d\d:?\d\d)?")
+_ZONE = lazy_re.compile(r"(.*?) ?(?:\(([^()]+)\)|(?<= )(UTC|GMT))")
 _DAY = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?"
 _MONTH = rf"(?P<month>{'|'.join(_MONTHS)})[a-z]*\.?"
-_CLOCK = re.compile(r"(?P<hour>\d{1,2})(?::(?P<minute>\d\d)(?::(?P<second>\d\d))?)? ?(?P<half>[ap]\.?m\.?)?")
+_CLOCK = lazy_re.compile(
+    r"(?P<hour>\d{1,2})(?::(?P<minute>\d\d)(?::(?P<second>\d\d))?)? ?(?P<half>[ap]\.?m\.?)?"
+)
 _DATES = tuple(
-    re.compile(rf"{date}(?:,? (?P<year>\d{{4}}))?(?:(?:,| at|, at)? (?P<clock>\d.*))?")
+    lazy_re.compile(rf"{date}(?:,? (?P<year>\d{{4}}))?(?:(?:,| at|, at)? (?P<clock>\d.*))?")
     for date in (rf"{_MONTH} {_DAY}", rf"{_DAY} {_MONTH}")
 )
 

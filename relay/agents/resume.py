@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from relay.agents.conversation import Conversation, is_id
 from relay.agents.launchers import without_launchers
 from relay.agents.profile import AgentOption, Profile, Resume, Takes
+from relay.dataclass import dataclass
 
 _ID = "{id}"
 

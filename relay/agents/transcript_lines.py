@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
+
+from relay.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from relay.agents.hook_event import NativeEvent, NativeName
 from relay.agents.named_transcripts import Named, iso
 from relay.agents.tail import Tail
 from relay.agents.transcript_lines import BEFORE, Ambiguous, Failed, Said
+from relay.dataclass import dataclass, replace
 
 GRACE = 5.0
 """Seconds that a transcript may lag behind a stop event: claude 2.1.197 about 0.1, qwen 0.24.4 two on a busy

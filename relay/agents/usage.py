@@ -8,11 +8,11 @@ transcripts ──→ lines ──→ Charge, Charge, ...          (usage_reader
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Protocol
 
 from relay.agents.rate_limits import RateLimits
 from relay.agents.transcript_lines import text_of
+from relay.dataclass import asdict, dataclass, field, fields
 
 
 @dataclass(frozen=True, slots=True)

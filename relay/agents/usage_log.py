@@ -8,12 +8,12 @@ An entry has the use since the one before, so the use over any time is a sum of 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from relay.agents.rate_limits import RateLimits
 from relay.agents.usage import Spent, Tokens, number
+from relay.dataclass import asdict, dataclass, field
 from relay.eventbus import EventBus
 from relay.storage import journal
 from relay.storage.journal import Journal

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Sequence
 
 from relay.agents.profile import Profile
@@ -28,7 +27,9 @@ def numbers(version: str) -> tuple[int, ...]:
 
 def program(profile: Profile) -> str | None:
     """Return the path of the agent's program in PATH; None if there is none, or no version was checked."""
-    named = (shutil.which(name) for name in profile.commands) if profile.checked else ()
+    from shutil import which  # with all archivers, 2 ms
+
+    named = (which(name) for name in profile.commands) if profile.checked else ()
     return next((path for path in named if path), None)
 
 

@@ -27,7 +27,6 @@ import asyncio
 import os
 import sys
 import tempfile
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from relay import data
@@ -40,6 +39,7 @@ from relay.cli import pattern_update
 from relay.cli.arguments import add_actions, add_json
 from relay.cli.output import Outcomes, print_list
 from relay.control.guard import user_only
+from relay.dataclass import asdict, dataclass
 from relay.errors import ConfigError
 from relay.features.agent_version import ask
 from relay.home import Home

@@ -5,18 +5,21 @@ from __future__ import annotations
 import sys
 from argparse import SUPPRESS, ArgumentParser
 from collections.abc import Callable
-from typing import Any, Literal, Protocol
 
 from relay import names
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Literal, Protocol
+
+    class Arguments(Protocol):
+        """A parser, or a group of its arguments."""
+
+        def add_argument(self, *flags: str, action: str, default: Any, help: str) -> Any: ...
+
+
 LATEST = 50
 """Entries that a list shows by default."""
-
-
-class Arguments(Protocol):
-    """A parser, or a group of its arguments."""
-
-    def add_argument(self, *flags: str, action: str, default: Any, help: str) -> Any: ...
 
 
 def add_actions(parser: ArgumentParser, *, required: bool = True) -> Callable[[str, str], ArgumentParser]:

@@ -17,7 +17,6 @@ import argparse
 import asyncio
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from relay.cli.arguments import add_actions, add_json, add_team, agent_name, por
 from relay.cli.output import Outcomes, print_json
 from relay.control import guard
 from relay.control.sessions import live
+from relay.dataclass import asdict, replace
 from relay.errors import BrokerError, RelayError
 from relay.home import Home
 from relay.storage.files import write_private

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from relay.cli.main import COMMANDS, parser_of, summary
+from relay.dataclass import dataclass
 
 NAMES, FILES, PROGRAMS, NOTHING = "names", "files", "programs", "nothing"
 """The kinds of values: names of running agents, files, programs to run, or values that cannot be listed."""

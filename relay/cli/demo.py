@@ -19,12 +19,12 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
 from relay.cli.arguments import seconds
 from relay.data import directory
+from relay.dataclass import dataclass
 from relay.errors import RelayError
 from relay.home import PYTHON
 from relay.text import visible

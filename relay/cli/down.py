@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from relay.cli import stop
@@ -18,6 +17,7 @@ from relay.control.fleet_start import another_starts, starting
 from relay.control.fleet_status import left_over
 from relay.control.guard import user_only
 from relay.control.sessions import claims
+from relay.dataclass import replace
 from relay.errors import NoSuchSession, WorktreeError
 from relay.home import Home
 from relay.names import key, same, unique

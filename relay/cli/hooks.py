@@ -26,7 +26,6 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +35,7 @@ from relay.cli.arguments import add_actions, add_json, add_names, add_team, agen
 from relay.cli.output import Outcomes, print_json
 from relay.control.guard import user_only
 from relay.control.sessions import SessionInfo, find, live
+from relay.dataclass import replace
 from relay.errors import RelayError, UsageError
 from relay.home import Home
 from relay.hooks.trust import Trust

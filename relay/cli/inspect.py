@@ -22,12 +22,12 @@ import argparse
 import re
 import shlex
 import sys
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from relay.agents import catalog
 from relay.agents.profile import Profile
 from relay.builtin import install
+from relay.dataclass import dataclass, replace
 from relay.directives.directive import Directive
 from relay.directives.grammar import Grammar
 from relay.directives.pipeline import OutputPipeline, play

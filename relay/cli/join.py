@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from dataclasses import dataclass
 
 from relay import names
 from relay.cli.arguments import add_json, add_member
 from relay.cli.output import print_json
 from relay.control import guard, sessions
+from relay.dataclass import dataclass
 from relay.errors import NoSuchSession
 from relay.home import Home
 from relay.messaging.ledger import Ledger

@@ -7,10 +7,9 @@ returns the exit code. The first line of its docstring is its summary in the lis
 from __future__ import annotations
 
 import argparse
-import ast
+import gc
 import importlib
 import os
-import shlex
 import sys
 from pathlib import Path
 
@@ -19,7 +18,6 @@ from relay.errors import UsageError
 from relay.home import Home, share_home
 from relay.names import suggest
 from relay.text import visible
-from relay.version import VERSION
 
 GROUPS = {
     "Run agents": ("wrap", "attach", "ps", "next", "answer", "stop", "restart", "resume", "reload", "forget"),
@@ -80,9 +78,6 @@ def dispatch(argv: list[str]) -> int:
     if name in {"-h", "--help", "help"}:
         print(overview())
         return 0
-    if name in {"-V", "--version"}:
-        print(f"relay {VERSION}")
-        return 0
     if name not in COMMANDS:
         raise UsageError(f"{_mistake(name, argv)} `relay --help` lists the commands.")
     module = importlib.import_module(f"relay.cli.{name}")
@@ -90,6 +85,9 @@ def dispatch(argv: list[str]) -> int:
     share_home(os.environ)
     if name not in _HOMELESS:
         Home.from_env().check()
+    if not gc.isenabled():  # relay.__main__
+        gc.freeze()
+        gc.enable()
     code: int = module.run(args)
     sys.stdout.flush()
     return code
@@ -118,6 +116,8 @@ def _mistake(name: str, argv: list[str]) -> str:
         at = next((at for at, word in enumerate(argv) if word in COMMANDS), None)
         if at is None:
             return f"unknown option {name!r}. Options go after the command."
+        import shlex
+
         line = shlex.join(["relay", argv[at], *argv[:at], *argv[at + 1 :]])
         return f"options go after the command: `{visible(line)}`."
     known = (command for command, words in _MEANT.items() if name.casefold() in words.split())
@@ -137,5 +137,7 @@ def overview() -> str:
 
 def summary(name: str) -> str:
     """Return the one-line help of a command, read from its source without running it."""
+    import ast
+
     source = (Path(__file__).parent / f"{name}.py").read_text(encoding="utf-8")
     return (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0].rstrip(".")

@@ -20,13 +20,13 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from relay.cli.arguments import add_actions, add_json, add_member, positive
 from relay.cli.output import print_table
 from relay.control import guard
+from relay.dataclass import asdict
 from relay.errors import MemoryStoreError, UsageError
 from relay.home import Home
 from relay.memory.backend import Memory, MemoryBackend

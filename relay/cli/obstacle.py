@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from relay.control.sessions import UNRESPONSIVE, call, claims
+from relay.dataclass import dataclass
 from relay.errors import RelayError
 from relay.home import Home
 from relay.names import same

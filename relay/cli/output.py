@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Self, TypeVar
 
 from relay.cli.arguments import LATEST
 from relay.columns import columns_of, columns_of_terminal, fit
@@ -16,7 +15,11 @@ from relay.errors import NotAllowed, RelayError
 from relay.message import ID_SHOWN
 from relay.text import count, one_line, printable_json, visible
 
-T = TypeVar("T")
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Self, TypeVar
+
+    T = TypeVar("T")
 
 _GAP = "  "
 _LEAST = 12  # minimum width of a narrowed column: times, ids and most names stay whole

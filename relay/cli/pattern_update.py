@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from relay.agents.profile import Profile
 from relay.cli.inspect import inspect_screen
+from relay.dataclass import dataclass
 from relay.errors import ConfigError
 from relay.text import visible
 

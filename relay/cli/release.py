@@ -21,7 +21,6 @@ Inside an agent, `relay release NAME` stops the agent NAME, which it has started
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 
 from relay import names
 from relay.cli import stop
@@ -31,6 +30,7 @@ from relay.cli.spawn import ask_session
 from relay.control import guard
 from relay.control.caller import caller
 from relay.control.sessions import SESSION_TIMEOUT, claims, find, have_carried
+from relay.dataclass import replace
 from relay.errors import LedgerError, NotAllowed, UsageError
 from relay.home import Home
 from relay.message import State

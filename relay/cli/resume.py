@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from relay.control.guard import user_only
 from relay.control.resuming import continued
 from relay.control.sessions import SessionInfo, claims, find
 from relay.control.team_choice import fleet_team
+from relay.dataclass import replace
 from relay.errors import RelayError
 from relay.home import Home
 from relay.names import same, unique

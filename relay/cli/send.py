@@ -26,7 +26,6 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -38,6 +37,7 @@ from relay.cli.output import print_json, short_id
 from relay.control import guard
 from relay.control.sessions import call, have_carried, live
 from relay.control.team_choice import team_of
+from relay.dataclass import asdict, replace
 from relay.errors import MessageRefused, ReceiverEnded, ReceiverStarting, RelayError, UnknownRecipient
 from relay.home import Home
 from relay.hooks.trust import Trust

@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from dataclasses import asdict, replace
 from pathlib import Path
 
 from relay.cli import join
@@ -24,6 +23,7 @@ from relay.control.caller import Caller, caller
 from relay.control.fleet_start import start_agent, starting
 from relay.control.guard import user_only
 from relay.control.sessions import call, claims
+from relay.dataclass import asdict, replace
 from relay.errors import NotAllowed, RelayError, UsageError
 from relay.home import Home
 from relay.hooks.commands import NO_SPAWN

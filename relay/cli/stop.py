@@ -14,7 +14,6 @@ import signal
 import sys
 import time
 from contextlib import suppress
-from dataclasses import replace
 
 from relay.cli.arguments import add_json, add_names, add_team
 from relay.cli.output import Outcomes
@@ -28,6 +27,7 @@ from relay.control.sessions import (
     live,
     works,
 )
+from relay.dataclass import replace
 from relay.errors import NoSuchSession, NotAllowed, RelayError, SessionUnresponsive, UsageError
 from relay.home import Home
 from relay.names import unique

@@ -19,7 +19,6 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from relay.agents import usage_log
@@ -31,6 +30,7 @@ from relay.cli.arguments import add_json, add_team, agent_name
 from relay.cli.audit import moment
 from relay.cli.output import print_json, print_table
 from relay.control import guard
+from relay.dataclass import asdict, dataclass, field, replace
 from relay.home import Home
 from relay.names import key, same
 from relay.supervision.accounts import Accounts

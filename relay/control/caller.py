@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from relay import names
 from relay.control import sessions
 from relay.control.lineage import ancestors, claims_here, nearest, unknown
+from relay.dataclass import dataclass
 from relay.errors import NotAllowed
 from relay.home import Home
 

@@ -6,11 +6,11 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from relay.agents.markers import without_markers
 from relay.control.resuming import continued
+from relay.dataclass import dataclass, replace
 from relay.errors import HomeError, WorktreeError
 from relay.home import Home
 from relay.names import key

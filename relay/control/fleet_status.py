@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 
 from relay.control.sessions import UNRESPONSIVE, SessionInfo, claims, live
+from relay.dataclass import dataclass
 from relay.home import Home
 from relay.names import key
 from relay.supervision.due import due

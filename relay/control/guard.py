@@ -9,7 +9,6 @@ This is not a security boundary: agents that run as one user can read each other
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 from relay import names
@@ -17,6 +16,7 @@ from relay.control.caller import Caller, agent_of, caller
 from relay.control.lineage import Lineage, because, connected, refusal, through
 from relay.control.sessions import call
 from relay.control.team_choice import team_of
+from relay.dataclass import dataclass
 from relay.errors import NotAllowed
 from relay.home import Home
 

@@ -6,15 +6,18 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 from relay.control.needs import Need, by_urgency, need
 from relay.control.sessions import UNRESPONSIVE, SessionInfo
+from relay.dataclass import asdict, dataclass, replace
 from relay.errors import RelayError
 from relay.home import Home
 from relay.messaging.unread import number_of_unread
 from relay.text import count, listed, one_line
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,12 +19,12 @@ import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from relay.agents.hook_reply import ReplyOutcome, Settle
 from relay.control.sessions import MAX_LINE
+from relay.dataclass import dataclass
 from relay.errors import RelayError, UsageError
 from relay.peer import peer
 

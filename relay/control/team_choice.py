@@ -10,7 +10,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from relay import names, settings
+from relay import names
 from relay.errors import RelayError
 from relay.home import Home
 
@@ -21,6 +21,8 @@ def fleet_team(home: Home, name: str) -> str | None:
     The file must be trusted: a stranger's must not choose who receives a message. RELAY_TEAM comes first.
     """
     with suppress(RelayError, OSError):
+        from relay import settings  # 3 ms
+
         here = Path.cwd()
         own = home.config / settings.FILE
         if not os.environ.get("RELAY_TEAM") and (settings.find(here) or own.is_file()):

@@ -9,10 +9,10 @@ import json
 import logging
 import math
 import time
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from relay.dataclass import asdict, dataclass
 from relay.place import Place
 from relay.shim.ring import SIZE
 from relay.storage.files import write_private

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from relay.dataclass import dataclass
 from relay.place import Place
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Literal, Self
 
+from relay.dataclass import dataclass
 from relay.directives.directive import Directive
 from relay.directives.grammar import PassedOver, unescape
 from relay.eventbus import Event

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from relay.agents.profile import Profile
+from relay.dataclass import dataclass
 from relay.directives.directive import Directive
 from relay.place import TERMINAL, TRANSCRIPT
 from relay.storage.progress import Begun, Progress

@@ -8,9 +8,9 @@ A session feeds it the terminal's events with their times; `play` feeds it a rec
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from relay.dataclass import dataclass
 from relay.directives.directive import Directive
 from relay.directives.grammar import Grammar, PassedOver
 from relay.readers.auto import AutoReader

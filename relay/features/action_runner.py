@@ -11,11 +11,11 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any
 
 from relay.agents.events import AgentFailed
 from relay.clock import WallClock
+from relay.dataclass import asdict
 from relay.eventbus import EventBus, handles
 from relay.hooks.events import Prompting
 from relay.injection.events import Inject, Withdraw

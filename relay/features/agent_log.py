@@ -69,10 +69,8 @@ class AgentLog:
     def _path(self, folder: Path) -> Path:
         """Return the path of the log, which an earlier session of this agent may have started."""
         session = self._session
-        own = session.id[: store.SESSION]
-        for log in reversed(store.logs(folder, session.name, session.team)):
-            if log.session == own:
-                return log.path
+        for path in (folder / session.team).glob(f"*-{session.id[: store.SESSION]}{store.LOG}"):
+            return path
         private_directory(folder)
         private_directory(folder / session.team)
         return store.log_path_of(folder, session.team, session.name, session.id, time.time())

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from relay.agents.events import ConversationChanged
+from relay.dataclass import replace
 from relay.errors import RelayError
 from relay.eventbus import EventBus, answers, handles
 from relay.injection.events import EarlierInjectionEnded, InjectionEnded

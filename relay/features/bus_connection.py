@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from relay.backoff import Backoff
 from relay.clock import Clock
@@ -19,10 +19,12 @@ from relay.control.sessions import CONNECTING
 from relay.errors import LedgerAway, LedgerError, MessageRefused, NameInUse, RelayError
 from relay.eventbus import EventBus, answers, handles
 from relay.lifecycle import Describe, SessionClosed
-from relay.messaging.client import CurrentClient, MessagingClient
-from relay.messaging.events import ClientOpened, InHand, StatusReported
+from relay.messaging.events import ClientOpened, CurrentClient, InHand, StatusReported
 from relay.storage.journal import Journal
 from relay.terminal.events import Notify
+
+if TYPE_CHECKING:
+    from relay.messaging.client import MessagingClient
 
 LEDGER_RETRY = 3.0
 """Seconds between two attempts to open a ledger that could not be used."""
@@ -43,7 +45,7 @@ _CONNECTED = "connected to "  # the prefix of the only status that reports no pr
 
 _log = logging.getLogger(__name__)
 
-Open = Callable[[frozenset[str]], Awaitable[MessagingClient]]
+Open = Callable[[frozenset[str]], Awaitable["MessagingClient"]]
 
 
 class BusConnection:

@@ -12,7 +12,6 @@ deeper hook never counts.  Nothing depends on which file is the newest.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from relay.agents.named_transcripts import Named
 from relay.agents.profile import Profile
 from relay.agents.resume import named_in
 from relay.control.lineage import Lineage, ancestors
+from relay.dataclass import asdict, dataclass, replace
 from relay.eventbus import EventBus, answers, handles
 from relay.lifecycle import Describe, SessionBegan
 from relay.storage.journal import Journal

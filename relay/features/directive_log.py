@@ -28,7 +28,7 @@ from relay.eventbus import EventBus, answers, handles
 from relay.injection.events import Inject
 from relay.injection.injection import notice
 from relay.lifecycle import Describe, Identity, SessionClosed
-from relay.messaging.client import current_client
+from relay.messaging.events import current_client
 from relay.state.agent_terminal import AgentTerminal
 from relay.state.events import TurnBegan
 from relay.storage.journal import Journal, preview

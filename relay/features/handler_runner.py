@@ -11,9 +11,9 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 
 from relay.agents.hook_event import NativeName
+from relay.dataclass import replace
 from relay.directives.directive import Directive
 from relay.directives.events import (
     AgentSaid,
@@ -37,8 +37,7 @@ from relay.hooks.runner import Runner
 from relay.injection.events import Inject
 from relay.injection.injection import notice
 from relay.lifecycle import SessionBegan, SessionClosed, SessionReady
-from relay.messaging.client import current_client
-from relay.messaging.events import MessageExchanged
+from relay.messaging.events import MessageExchanged, current_client
 from relay.rules.events import Consult, GuardedEvents, Results
 from relay.storage.journal import Journal, preview
 from relay.storage.progress import Begun, Progress, digest_of

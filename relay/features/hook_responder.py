@@ -8,7 +8,6 @@ Contribute: onboarding, the head of the injection queue ──┘
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from relay.agents import kinds
@@ -16,6 +15,7 @@ from relay.agents.events import HookAsked, HookReported
 from relay.agents.hook_event import NativeEvent, NativeName
 from relay.agents.hook_reply import Answered, Reply, ReplyOutcome, Settle
 from relay.agents.kind import AgentKind
+from relay.dataclass import replace
 from relay.eventbus import EventBus, answers, handles
 from relay.hooks import events
 from relay.hooks.apply import apply

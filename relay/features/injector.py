@@ -14,11 +14,11 @@ import asyncio
 import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from relay.agents.door import Door
 from relay.agents.hook_reply import ReplyOutcome
+from relay.dataclass import replace
 from relay.eventbus import Event, EventBus, answers, handles
 from relay.injection.door_delivery import DoorDelivery
 from relay.injection.events import (

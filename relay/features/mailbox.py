@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from relay import names
 from relay.backoff import Backoff
@@ -34,13 +34,13 @@ from relay.injection.events import (
 from relay.injection.injection import THE_USER, Injection, Outcome, Result
 from relay.lifecycle import Describe, SessionClosed, SessionReady
 from relay.message import Message, Priority, State
-from relay.messaging.client import MessagingClient, current_client
 from relay.messaging.events import (
     ClientOpened,
     InHand,
     MessageExchanged,
     MessageGiven,
     MessageStored,
+    current_client,
     handler_fields,
     journal_fields,
 )
@@ -50,6 +50,9 @@ from relay.storage.journal import Journal
 from relay.tasks import Tasks
 from relay.terminal.events import Notify
 from relay.text import count
+
+if TYPE_CHECKING:
+    from relay.messaging.client import MessagingClient
 
 STATES = {
     Result.INJECTED: State.INJECTED,

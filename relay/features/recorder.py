@@ -17,9 +17,9 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
+from relay.dataclass import replace
 from relay.eventbus import EventBus, answers, handles
 from relay.lifecycle import SessionBegan, SessionClosed
 from relay.recording import store

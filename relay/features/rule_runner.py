@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 from relay.agents.hook_event import NativeName
 from relay.control.operations import operation
 from relay.control.server import Answer, Request
+from relay.dataclass import replace
 from relay.eventbus import EventBus, answers, handles
 from relay.home import Home
 from relay.hooks.apply import notify

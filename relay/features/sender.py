@@ -9,12 +9,12 @@ import asyncio
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from relay import names
 from relay.control.operations import operation
 from relay.control.server import Answer, Request
+from relay.dataclass import replace
 from relay.errors import LedgerAway, NotAMember, RelayError, UsageError
 from relay.eventbus import EventBus, answers, handles
 from relay.hooks import events
@@ -22,7 +22,6 @@ from relay.hooks.commands import ListChannels, ListMembers, Member, SendMessage
 from relay.injection.events import InjectionEnded, MayBegin
 from relay.lifecycle import Describe, Identity
 from relay.message import Message, OutgoingMessage, Priority, State
-from relay.messaging.client import MessagingClient, current_client
 from relay.messaging.delivery_tracker import DeliveryTracker
 from relay.messaging.envelope import is_id
 from relay.messaging.events import (
@@ -30,6 +29,7 @@ from relay.messaging.events import (
     MessageGiven,
     MessagesHeld,
     OutcomeReported,
+    current_client,
     handler_fields,
     journal_fields,
 )
@@ -38,6 +38,9 @@ from relay.place import REQUEST, Place
 from relay.state.events import PromptSubmitted
 from relay.storage.journal import Journal
 from relay.terminal.events import Notify, NotifyDesktop
+
+if TYPE_CHECKING:
+    from relay.messaging.client import MessagingClient
 
 HELD_CHECK_EVERY = 5.0
 """Seconds between two checks of whether held messages are still held."""

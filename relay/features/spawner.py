@@ -13,12 +13,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 from relay.control.operations import operation
 from relay.control.server import Answer, Request
 from relay.control.sessions import claims
+from relay.dataclass import replace
 from relay.errors import NotAllowed, RelayError
 from relay.eventbus import EventBus, answers, handles
 from relay.home import Home

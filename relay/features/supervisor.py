@@ -11,10 +11,10 @@ import math
 import random
 import time
 from collections.abc import Callable
-from dataclasses import replace
 
 from relay.agents.conversation import Conversation
 from relay.agents.events import CurrentConversation, LastFailure
+from relay.dataclass import replace
 from relay.directives.events import SessionResumed
 from relay.eventbus import EventBus, answers, handles
 from relay.lifecycle import Follower, Identity, SessionBegan, StopRequested, WhatFollows

@@ -9,7 +9,7 @@ from typing import Any
 from relay.errors import RelayError
 from relay.eventbus import EventBus, answers, handles
 from relay.lifecycle import Describe, Goodbye, SessionBegan
-from relay.messaging.client import current_client
+from relay.messaging.events import current_client
 from relay.shim.modes import UNDO
 from relay.state.agent_terminal import AgentTerminal
 from relay.tasks import Tasks

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from relay.dataclass import dataclass
 from relay.eventbus import Event, Question
 from relay.message import Message, OutgoingMessage
 

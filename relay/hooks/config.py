@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from relay import names
+from relay.dataclass import dataclass, field
 from relay.errors import ConfigError, InvalidName
 from relay.hooks.events import event_names
 from relay.hooks.registry import Function, Pattern, Registry

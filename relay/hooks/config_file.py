@@ -19,11 +19,11 @@ import sys
 import traceback
 from collections.abc import Collection, Mapping
 from concurrent.futures import wait
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import ModuleType
 
+from relay.dataclass import dataclass, field
 from relay.errors import ConfigError
 from relay.home import Home
 from relay.hooks import prints

@@ -11,7 +11,6 @@ import copy
 import threading
 from collections import deque
 from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import InitVar, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -204,7 +203,6 @@ class History:
         self.messages: deque[Message] = deque(maxlen=MAX_MESSAGES)
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
 class Context:
     """The session as a handler sees it.
 
@@ -219,17 +217,22 @@ class Context:
 
     message_provider: ClassVar[str] = "relay"
 
-    agent_id: str
-    agent_name: str
-    session_id: str
-    working_dir: Path
-    env: Mapping[str, str]
-    memory: MemoryService
-    task: str | None = None
-    bus: InitVar[EventBus]
-    history: InitVar[History]
-
-    def __post_init__(self, bus: EventBus, history: History) -> None:
+    def __init__(
+        self,
+        *,
+        agent_id: str,
+        agent_name: str,
+        session_id: str,
+        working_dir: Path,
+        env: Mapping[str, str],
+        memory: MemoryService,
+        task: str | None = None,
+        bus: EventBus,
+        history: History,
+    ) -> None:
+        self.agent_id, self.agent_name, self.session_id = agent_id, agent_name, session_id
+        self.working_dir, self.env, self.task = working_dir, env, task
+        self.memory = memory
         self.relay = RelayService(bus)
         self._bus = bus
         self._history = history

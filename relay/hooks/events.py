@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 from relay import names
+from relay.dataclass import dataclass, fields
 from relay.errors import ConfigError
 from relay.eventbus import Event
 

@@ -12,12 +12,12 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from relay import names
+from relay.dataclass import dataclass, field
 from relay.directives.directive import Directive
 from relay.errors import ConfigError
 from relay.hooks.binding import Binding, bind, name_of

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
+from relay.dataclass import dataclass, fields
 from relay.text import one_line
 
 Action = Literal["continue", "allow", "modify", "inject_context", "ask", "deny", "halt"]

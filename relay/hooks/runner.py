@@ -14,13 +14,13 @@ import contextlib
 import contextvars
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from relay import names
 from relay.agents.hook_guards import GUARDED
+from relay.dataclass import dataclass, replace
 from relay.directives.directive import Directive
 from relay.errors import RelayError
 from relay.eventbus import EventBus

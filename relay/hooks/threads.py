@@ -16,9 +16,10 @@ import traceback
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from contextvars import Context
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from relay.dataclass import dataclass, field
 
 MAX_IDLE_WORKERS = 4
 
@@ -35,7 +36,7 @@ class Finished:
     error: BaseException | None = None
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Call:
     """One call of user code. `done` gets a Finished, whatever happens; it never raises.
 

@@ -10,10 +10,10 @@ uncertain and is confirmed later.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from relay.dataclass import dataclass, fields, replace
 from relay.eventbus import EventBus
 from relay.redaction import Redactor
 from relay.storage import journal

@@ -14,13 +14,13 @@ import logging
 import uuid
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from relay.agents.door import Door, NoDoor, Offer, OfferState
 from relay.agents.events import HookReported
 from relay.agents.tail import Tail
+from relay.dataclass import asdict, dataclass
 from relay.errors import MessageRefused
 from relay.eventbus import EventBus, handles
 from relay.injection import layout

@@ -19,6 +19,7 @@ import codecs
 import re
 from collections.abc import Sequence
 
+from relay import lazy_re
 from relay.state.agent_terminal import INPUT_BORDER
 
 ESCAPE_TIMEOUT = 0.05
@@ -30,17 +31,17 @@ MAX_DRAFT = 4_096
 SHORT = 40
 """Characters of a text that surely fits in one row, which Ctrl-U erases."""
 
-_INPUT = re.compile(r"[\s│┃|║▏▕]*[>❯›»]")  # the start of an input's row
+_INPUT = lazy_re.compile(r"[\s│┃|║▏▕]*[>❯›»]")  # the start of an input's row
 _PASTE_END = "\x1b[201~"
-_CSI = re.compile("\x1b\\[([0-?]*)[ -/]*([@-~])")
-_SS3 = re.compile("\x1bO.", re.DOTALL)
-_STRING = re.compile("\x1b(?:\\]\\d|[P_^X])[^\x07\x1b]*(?:\x07|\x1b\\\\)")  # OSC, DCS, APC, PM, SOS
-_STRING_START = re.compile("\x1b(?:\\](?:\\d|\\Z)|[P_^X])")
+_CSI = lazy_re.compile("\x1b\\[([0-?]*)[ -/]*([@-~])")
+_SS3 = lazy_re.compile("\x1bO.", re.DOTALL)
+_STRING = lazy_re.compile("\x1b(?:\\]\\d|[P_^X])[^\x07\x1b]*(?:\x07|\x1b\\\\)")  # OSC, DCS, APC, PM, SOS
+_STRING_START = lazy_re.compile("\x1b(?:\\](?:\\d|\\Z)|[P_^X])")
 _MAX_STRING = 4_096  # characters of an incomplete answer; anything longer is not an answer
-_UNFINISHED = re.compile("\x1b(?:\\[[0-?]{0,64}[ -/]{0,16}|O)?")
+_UNFINISHED = lazy_re.compile("\x1b(?:\\[[0-?]{0,64}[ -/]{0,16}|O)?")
 _ALT_ENTER = ("\x1b\r", "\x1b\n")
 # Terminals' answers by their final characters: DA, CPR and DSR, DECRPM, window reports, kitty's flags.
-_ANSWER = re.compile("\x1b\\[(?:[?>=][0-?]*[ -/]*[A-Za-z]|[0-9;]*\\$y|[0-9;]*[Rnct])\\Z")
+_ANSWER = lazy_re.compile("\x1b\\[(?:[?>=][0-?]*[ -/]*[A-Za-z]|[0-9;]*\\$y|[0-9;]*[Rnct])\\Z")
 _FOCUS = ("\x1b[I", "\x1b[O")
 _ERASE = ("\x7f", "\x08")
 _CTRL_C, _CTRL_D, _CTRL_U, _CTRL_W, _CTRL_Z, _CTRL_BACKSLASH = "\x03", "\x04", "\x15", "\x17", "\x1a", "\x1c"
@@ -49,7 +50,9 @@ _STAYS_EMPTY = ("\x04", "\x0b", "\x0c", "\x17", "\x1b[3~")
 _LITERAL = "\x16"  # VLNEXT (termios(3))
 _QUOTES = ("\x11", "\x16")  # Ctrl-Q, Ctrl-V: line editors insert the next key
 _PREFIXES = ("\x1b", "\x18", *_QUOTES)  # Esc and Ctrl-X: the next key is a command
-_BUTTON = re.compile("\x1b\\[(?:<(?:[12]?\\d|3[01]);[0-9;]*M|M[ -?])")  # a button was pressed, not a wheel
+_BUTTON = lazy_re.compile(
+    "\x1b\\[(?:<(?:[12]?\\d|3[01]);[0-9;]*M|M[ -?])"
+)  # a button was pressed, not a wheel
 
 
 class Draft:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from relay.agents.hook_reply import ReplyOutcome
+from relay.dataclass import dataclass
 from relay.eventbus import Event, Question
 from relay.injection.injection import Injection, Outcome
 

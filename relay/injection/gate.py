@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from relay.dataclass import dataclass
 from relay.injection.injection import Injection
 from relay.injection.queue import InjectionQueue
 from relay.injection.reply_delivery import ReplyDelivery
@@ -13,7 +13,7 @@ from relay.state.readiness import Readiness, TerminalSnapshot, Verdict, judge, w
 from relay.state.view import AgentView
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class TypingGate:
     """Weighs the agent's state and the waiting texts.
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import secrets
 import time
-from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any, Literal
 
+from relay.dataclass import dataclass, fields
 from relay.message import Priority
 
 Kind = Literal["message", "hook", "closing", "notice", "task", "nudge"]

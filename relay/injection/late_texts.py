@@ -7,9 +7,9 @@ still waiting, and else it is refused, so the model gets it once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from typing import Any
 
+from relay.dataclass import asdict, dataclass
 from relay.injection.injection import Injection
 from relay.injection.queue import InjectionQueue
 from relay.storage.progress import Progress

@@ -38,6 +38,7 @@ import time
 from collections.abc import Sequence
 from enum import Enum
 
+from relay import lazy_re
 from relay.errors import MessageRefused
 from relay.injection.injection import Injection
 from relay.message import ID_SHOWN, MAX_BODY
@@ -59,41 +60,41 @@ MAX_PARTS = 2_000
 
 _ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # no look-alikes
 _NONCE_LENGTH = 4
-_ID = re.compile(r"[A-Za-z0-9_-]{4,}", re.ASCII)
+_ID = lazy_re.compile(r"[A-Za-z0-9_-]{4,}", re.ASCII)
 _SOURCE_LENGTH = 64
 _LONGEST_NAME = 1024  # characters of a name to examine
 
 # Remove whole sequences first, or their parameters would remain as text: CSI (including the end of a
 # bracketed paste) and OSC (ECMA-48 sections 5.4 and 8.3.89; xterm ctlseqs).
-_SEQUENCE = re.compile(
+_SEQUENCE = lazy_re.compile(
     "(?:\x1b\\[|\x9b)[0-?]{0,256}[ -/]{0,16}[@-~]"
     "|(?:\x1b\\]|\x9d)[^\x07\x1b\x9c\n]{0,4096}(?:\x07|\x1b\\\\|\x9c)"
 )
-_NEWLINE = re.compile("\r\n|[\r\x0b\x0c\x85\u2028\u2029]")
+_NEWLINE = lazy_re.compile("\r\n|[\r\x0b\x0c\x85\u2028\u2029]")
 # C0 except tab and newline, DEL, C1; bidirectional controls (UAX #9); invisible characters that can hide
 # text: zero-width space, word joiner and invisible operators, soft hyphen, Mongolian vowel separator, byte
 # order mark, tags. The zero-width joiner stays because emoji need it.
-_CONTROL = re.compile(
+_CONTROL = lazy_re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff"
     "\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
-_SURROGATE = re.compile("[\ud800-\udfff]")
-_JOINERS = re.compile("[\u200c\u200d\ufe0e\ufe0f]")
+_SURROGATE = lazy_re.compile("[\ud800-\udfff]")
+_JOINERS = lazy_re.compile("[\u200c\u200d\ufe0e\ufe0f]")
 _QUOTE = "> "  # no directive starts with it (relay/directives/grammar.py, DECORATION)
 _BETWEEN = r"[\s\u200b-\u200d\u2060\ufe0e\ufe0f\ufeff]*+"  # possessive: no backtracking over 64 KB of them
 
 
 _RELAY = _BETWEEN.join("relay")  # with any invisible characters between its letters
 # `[relay` and `[/relay`, also with blanks or joiners between, or another alphabet's bracket or slash.
-_MARK = re.compile(rf"[\[［⁅【〔〖⟦❲﹝](?={_BETWEEN}[/／⁄∕]?+{_BETWEEN}{_RELAY})", re.IGNORECASE)
+_MARK = lazy_re.compile(rf"[\[［⁅【〔〖⟦❲﹝](?={_BETWEEN}[/／⁄∕]?+{_BETWEEN}{_RELAY})", re.IGNORECASE)
 _HOOK_TAG = "user-prompt-submit-hook"
 # The same for the tags around a hook's context.
-_TAG = re.compile(
+_TAG = lazy_re.compile(
     rf"[<＜‹〈⟨﹤❮](?={_BETWEEN}[/／⁄∕]?+{_BETWEEN}"
     rf"{re.escape(_HOOK_TAG).replace(re.escape('-'), f'{_BETWEEN}[-_‐-―−]{_BETWEEN}')})",
     re.IGNORECASE,
 )
-_HEADING = re.compile(r"\W*+From\b[^\n]*:\s*$", re.IGNORECASE)
+_HEADING = lazy_re.compile(r"\W*+From\b[^\n]*:\s*$", re.IGNORECASE)
 """A line of a hook's text that reads as the heading of another hook's."""
 
 

@@ -9,8 +9,8 @@ import asyncio
 import logging
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
+from relay.dataclass import dataclass, replace
 from relay.errors import MessageRefused
 from relay.eventbus import EventBus
 from relay.injection import layout

@@ -11,10 +11,10 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 from relay import names
 from relay.backoff import Backoff
+from relay.dataclass import dataclass
 from relay.errors import MessageRefused, RelayError
 from relay.eventbus import EventBus
 from relay.injection import layout

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 
+from relay.dataclass import dataclass
 from relay.injection import layout
 from relay.injection.injection import Injection
 from relay.injection.queue import InjectionQueue

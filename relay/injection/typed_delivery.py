@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 
+from relay.dataclass import replace
 from relay.errors import MessageRefused
 from relay.eventbus import EventBus, handles
 from relay.injection import layout

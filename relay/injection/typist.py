@@ -19,10 +19,10 @@ import asyncio
 import re
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from relay.dataclass import dataclass, replace
 from relay.injection.injection import Injection, Outcome, Proof, Result
 from relay.injection.layout import Style, closing_mark, opening_mark
 from relay.state.agent_terminal import AgentTerminal

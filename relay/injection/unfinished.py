@@ -16,11 +16,11 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from typing import Any
 
 from relay.agents.profile import Profile
+from relay.dataclass import dataclass, field, fields, replace
 from relay.injection.injection import Injection, Outcome, Result
 from relay.injection.layout import Style, closing_mark, opening_mark
 from relay.injection.typist import Typist

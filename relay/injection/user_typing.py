@@ -15,8 +15,8 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from relay.dataclass import dataclass
 from relay.injection.draft import Draft
 from relay.shim.process_wait import SCREEN_QUIET
 from relay.state.agent_terminal import INPUT_BORDER, AgentTerminal

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from relay import names
+from relay.dataclass import dataclass, field
 from relay.errors import MemoryStoreError
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from relay.dataclass import dataclass, field
 from relay.errors import ConfigError, ConfigMistakes
 from relay.home import Home
 from relay.settings import FILE, find, read

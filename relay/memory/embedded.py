@@ -8,9 +8,9 @@ from __future__ import annotations
 import builtins
 import json
 import sqlite3
-from dataclasses import replace
 from pathlib import Path
 
+from relay.dataclass import replace
 from relay.errors import MemoryStoreError
 from relay.home import make_directories
 from relay.memory.backend import IdTaken, Memory, Scope

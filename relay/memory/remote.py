@@ -20,9 +20,9 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import asdict, dataclass
 from typing import Any
 
+from relay.dataclass import asdict, dataclass
 from relay.errors import HomeError, MemoryStoreError
 from relay.home import PYTHON, Home, check_socket_path, private_directory
 from relay.memory.backend import IdTaken, Memory, Scope

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 
+from relay import lazy_re
+
 MAX_TERMS = 100
 """Maximum distinct terms of a query that count; more, as in a pasted page, add time and no meaning."""
 
@@ -28,7 +30,7 @@ _MONTH = "|".join(f"{name[:3]}(?:{name[3:]})?" if name != "may" else name for na
 _DAY = r"(?P<day>[0-3]?[0-9])(?:st|nd|rd|th)?"
 
 # The same runs that FTS5's unicode61 tokenizer sees (letters and digits, without the underscore), and dates.
-_TERM = re.compile(
+_TERM = lazy_re.compile(
     rf"""
       (?<![^\W_]) (?P<iso> [0-9]{{4}}-[0-9]{{2}} (?:-[0-9]{{2}})? ) (?![0-9])
     | (?<![^\W_]) {_DAY} \s+ (?:of\s+)? (?P<month> {_MONTH} ) (?![^\W_])
@@ -37,7 +39,7 @@ _TERM = re.compile(
     """,
     re.VERBOSE,
 )
-_MONTH_OF_MAY = re.compile(
+_MONTH_OF_MAY = lazy_re.compile(
     r"\bMay\b|\b(?:by|in|last|of|since|until)\s+may\b|[0-9](?:st|nd|rd|th)?\s+may\b|\bmay\s+[0-9]"
 )
 

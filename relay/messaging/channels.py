@@ -11,9 +11,9 @@ it has a member.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
 
 from relay import names
+from relay.dataclass import dataclass, replace
 from relay.errors import MessageRefused, NotAMember, UnknownRecipient
 from relay.message import State
 from relay.messaging.ledger_database import LedgerDatabase, advance, keys

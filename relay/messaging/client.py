@@ -17,14 +17,13 @@ import contextlib
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Collection
-from dataclasses import dataclass
 from functools import partial
 
 from relay import names
 from relay.backoff import Backoff
 from relay.clock import until_tick
 from relay.errors import LedgerError, NameInUse, ReceiverEnded, ReceiverStarting, RelayError
-from relay.eventbus import Event, EventBus, Question
+from relay.eventbus import Event
 from relay.home import Home
 from relay.message import Message, OutgoingMessage, State
 from relay.messaging.doorbell import Doorbell, Rings, ring_back, ring_for
@@ -490,23 +489,6 @@ class MessagingClient:
     async def _on_announced(self) -> None:
         await self._listener.tracker.arrive(self._receiver.owner)
         await self._receiver.look()
-
-
-@dataclass(frozen=True, slots=True)
-class CurrentClient(Question[MessagingClient]):
-    """Name the client of this session (`current_client`); raise a RelayError that says why there is none."""
-
-    wait: bool
-
-
-async def current_client(bus: EventBus, *, wait: bool = True) -> MessagingClient:
-    """Return the client that this session uses. Raise a RelayError that says why there is none.
-
-    wait: wait for the first attempt to open one.
-    """
-    for client in await bus.ask(CurrentClient(wait)):
-        return client
-    raise RelayError("this session runs without messages.")
 
 
 async def _enter(

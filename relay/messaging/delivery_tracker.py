@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence, Set
-from dataclasses import dataclass
 
 from relay import names
+from relay.dataclass import dataclass
 from relay.eventbus import EventBus
 from relay.injection.events import Inject, Withdraw
 from relay.injection.injection import Injection, notice

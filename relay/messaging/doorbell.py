@@ -12,11 +12,11 @@ import contextlib
 import os
 import stat
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from relay.dataclass import dataclass
 from relay.home import Home, private_directory
 from relay.message import Message, State
 from relay.transport.topics import level

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
 from relay import names
+from relay.dataclass import dataclass
 from relay.errors import InvalidName
 from relay.message import MAX_BODY, Message, Priority, State
 from relay.transport import topics

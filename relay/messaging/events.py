@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from relay.eventbus import Event, Question
+from relay.dataclass import dataclass
+from relay.errors import RelayError
+from relay.eventbus import Event, EventBus, Question
 from relay.message import Message
 from relay.storage.journal import preview
+
+if TYPE_CHECKING:
+    from relay.messaging.client import MessagingClient
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +37,7 @@ class StatusReported(Event):
 
 @dataclass(frozen=True, slots=True)
 class ClientOpened(Event):
-    """The session has a new client on the message bus (client.CurrentClient)."""
+    """The session has a new client on the message bus (CurrentClient)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,23 @@ class MessagesHeld(Event):
 @dataclass(frozen=True, slots=True)
 class InHand(Question[frozenset[str]]):
     """Name the messages (ids) that this session is delivering to the agent now."""
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentClient(Question["MessagingClient"]):
+    """Name the client of this session (`current_client`); raise a RelayError that says why there is none."""
+
+    wait: bool
+
+
+async def current_client(bus: EventBus, *, wait: bool = True) -> MessagingClient:
+    """Return the client that this session uses. Raise a RelayError that says why there is none.
+
+    wait: wait for the first attempt to open one.
+    """
+    for client in await bus.ask(CurrentClient(wait)):
+        return client
+    raise RelayError("this session runs without messages.")
 
 
 def handler_fields(message: Message) -> dict[str, Any]:

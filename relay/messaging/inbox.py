@@ -9,8 +9,8 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter
 from collections.abc import Collection, Iterable
-from dataclasses import replace
 
+from relay.dataclass import replace
 from relay.errors import LedgerError, MessageRefused
 from relay.message import MAX_BODY, Message, State
 from relay.messaging.envelope import Envelope, ForeignPayload, Receipt

@@ -10,10 +10,10 @@ Every call raises LedgerError, with advice, if the file cannot be used.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from relay import names
+from relay.dataclass import dataclass
 from relay.errors import LedgerError, NoSuchMessage
 from relay.message import Message, OutgoingMessage, State
 from relay.messaging.channels import ChannelRegistry

@@ -13,12 +13,12 @@ import itertools
 import sqlite3
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import fields
 from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any
 
 from relay import names
+from relay.dataclass import fields
 from relay.errors import LedgerAway, LedgerError, RelayError
 from relay.message import Message, Priority, State
 from relay.storage.locks import locked

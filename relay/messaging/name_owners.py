@@ -7,13 +7,12 @@ runs in that folder again.  Nobody else ever gets it.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sqlite3
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
+from relay.dataclass import dataclass
 from relay.message import State
 from relay.messaging.ledger_database import NEXT_TURN, LedgerDatabase, advance, keys
 
@@ -39,6 +38,8 @@ class Owner:
     @classmethod
     def of_folder(cls, folder: Path) -> Owner:
         """Return the agent with its own name in `folder`; other hosts learn only a digest of the path."""
+        import hashlib  # OpenSSL, 3 ms
+
         path = os.fsencode(folder)  # which need not be UTF-8
         return cls(_FOLDER + hashlib.sha256(path).hexdigest()[:16], path.decode("utf-8", "replace"))
 

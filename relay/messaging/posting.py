@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 
 from relay import names
+from relay.dataclass import replace
 from relay.errors import MessageRefused, ReceiverStarting, UnknownRecipient
 from relay.message import MAX_BODY, Message, OutgoingMessage
 from relay.messaging.envelope import MAX_SHORT, is_id

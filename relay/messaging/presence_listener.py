@@ -16,11 +16,11 @@ import os
 import random
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from relay import names
 from relay.clock import until_tick
+from relay.dataclass import dataclass, field
 from relay.errors import LedgerError
 from relay.home import private_directory
 from relay.messaging.doorbell import make_fifo

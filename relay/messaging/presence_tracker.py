@@ -11,11 +11,11 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any
 
 from relay import names
+from relay.dataclass import dataclass, replace
 from relay.home import Home
 from relay.messaging.doorbell import ring
 from relay.messaging.ledger import Ledger

@@ -25,12 +25,12 @@ import logging
 import math
 import random
 from collections import deque
-from dataclasses import dataclass, field
 from functools import cache
 
 from relay import names
 from relay.backoff import Backoff
 from relay.clock import until_tick
+from relay.dataclass import dataclass, field
 from relay.errors import BrokerError, HomeError, RelayError
 from relay.home import Home
 from relay.messaging.envelope import Envelope, ForeignPayload, Receipt, decode, encode

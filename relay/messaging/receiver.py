@@ -16,11 +16,11 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from relay import names
+from relay.dataclass import dataclass, field, replace
 from relay.errors import LedgerError
 from relay.eventbus import Event
 from relay.message import Message, State

@@ -9,8 +9,8 @@ a message of a pair is held, later ones are held too, to keep the order.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from relay.dataclass import dataclass
 from relay.settings import Settings
 
 WINDOW = 60.0

@@ -7,9 +7,8 @@ text after it.  (Not so for other signs: codex keeps the last prompt at the top 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from relay.agents.profile import ANY_COLOUR, BlockEnd, RowStyle
+from relay.dataclass import dataclass, field
 from relay.terminal.screen import Colours, Row, VirtualScreen
 
 _OF_TOOLS = "⎿└╰↳✓⊶⊷x"

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import astuple, dataclass
 from typing import Any, NamedTuple
 
 from relay.agents.profile import BlockEnd
+from relay.dataclass import asdict, dataclass
 from relay.place import PlaceCounter
 from relay.readers.drawing import PLAIN, Drawing
 from relay.readers.drawn import LAYOUT, DrawnText
@@ -118,7 +118,7 @@ class ScreenReader:
     def state(self) -> dict[str, Any]:
         clock = self._fed, self._ticked, self._frame, self._resized
         form = self._emitter.gap, self._emitter.form
-        unseen, text = astuple(self._unseen), self._text.state()
+        unseen, text = tuple(asdict(self._unseen).values()), self._text.state()
         return {"end": self._end, "clock": clock, "form": form, "unseen": unseen, "text": text}
 
     def restore(self, state: dict[str, Any]) -> None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from relay.dataclass import dataclass
 from relay.place import Place
 from relay.storage import journal
 from relay.text import count

@@ -20,10 +20,10 @@ import math
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeGuard
 
+from relay.dataclass import dataclass, field
 from relay.errors import RecordingError
 
 MAX_LINE = 8 << 20

@@ -10,11 +10,11 @@ line-drawing character sets.
 
 from __future__ import annotations
 
-import re
 from array import array
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from relay import lazy_re
 from relay.columns import width
 
 SEQUENCE = 4096
@@ -30,7 +30,7 @@ SHARE, BURST = 4, 1 << 16
 """Characters that may be kept per character of output, and in advance, so that even a program that constantly
 overwrites its text takes time linear in its output."""
 
-_TOKEN = re.compile(
+_TOKEN = lazy_re.compile(
     r"\x1b\[(?P<parameters>[0-?]*)[ -/]*(?P<final>[@-~])"  # CSI (ECMA-48, 5.4)
     r"|(?P<control>[\r\n\x08\t\x0b\x0c])"
     r"|\x1b\](?P<osc>[^\x07\x1b]*)(?:\x07|\x1b\\)"  # OSC (xterm ctlseqs)
@@ -38,8 +38,8 @@ _TOKEN = re.compile(
     r"|\x1b[ -/]*(?P<escape>[0-OQ-WYZ\\`-~])"  # other escape sequences
     r"|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f]"  # controls that write nothing
 )
-_UNFINISHED = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|\][^\x07\x1b]*\x1b?|[PX^_][^\x1b]*\x1b?|[ -/]*)\Z")
-_KEY_ROW = re.compile(r"[\W\d]{0,12}[A-Za-z0-9+/=]{16,128}\W*|.*PRIVATE KEY.*")
+_UNFINISHED = lazy_re.compile(r"\x1b(?:\[[0-?]*[ -/]*|\][^\x07\x1b]*\x1b?|[PX^_][^\x1b]*\x1b?|[ -/]*)\Z")
+_KEY_ROW = lazy_re.compile(r"[\W\d]{0,12}[A-Za-z0-9+/=]{16,128}\W*|.*PRIVATE KEY.*")
 _ALTERNATE = frozenset({"?47", "?1047", "?1049"})
 
 

@@ -14,10 +14,10 @@ from __future__ import annotations
 import re
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from relay.dataclass import dataclass
 from relay.errors import RecordingError
 from relay.names import same, suggest
 from relay.storage.journal import rotated
@@ -174,7 +174,7 @@ def parse(path: Path) -> StoredPart | None:
 
 def _began(time: str) -> float | None:
     try:
-        return datetime.strptime(time, _TIME).replace(tzinfo=UTC).timestamp()
+        return datetime.fromisoformat(time).replace(tzinfo=UTC).timestamp()
     except ValueError:
         return None
 

@@ -10,10 +10,10 @@ once is covered wherever it appears again.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
+from relay import lazy_re
 from relay.recording.asciicast import CastEvent
 from relay.recording.grid import NOWHERE, Grid, Passage
 from relay.redaction import Redactor
@@ -36,14 +36,14 @@ FRAME = 8
 _CLIPBOARD = "52;"
 """OSC 52 writes base64 to the clipboard, in which no secret would be found, so it is left out."""
 
-_COVERED = re.compile(r"[^\s\x00-\x1f\x7f]")
+_COVERED = lazy_re.compile(r"[^\s\x00-\x1f\x7f]")
 _EDGE = "│┃|"
 _BLANK = f" \t{_EDGE}"
 _WORDS = frozenset("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ+/=_-.:\"'`~%")
-_LINE = re.compile(r"[^\n]+")
-_NEXT = re.compile(rf"\n[ \t]{{0,8}}[{_EDGE}>]?[ \t]{{0,8}}(?=([^\s{_EDGE}]{{1,200}}))")
-_WORD = re.compile(r"\S+\Z")
-_OPEN = re.compile(
+_LINE = lazy_re.compile(r"[^\n]+")
+_NEXT = lazy_re.compile(rf"\n[ \t]{{0,8}}[{_EDGE}>]?[ \t]{{0,8}}(?=([^\s{_EDGE}]{{1,200}}))")
+_WORD = lazy_re.compile(r"\S+\Z")
+_OPEN = lazy_re.compile(
     r"(?i:(?:pass(?:word|wd|phrase)?|pwd|secret|key|token|credential)[A-Z0-9_\-]{0,20}[\"']?\]?[ \t]{0,4}"
     r"(?:=>|:=|[:=])[ \t]{0,4}[\"'`]?"
     r"|--[A-Z\-]{0,20}(?:pass(?:word|wd|phrase)?|secret|key|token)[= ]"
@@ -56,8 +56,8 @@ _OPEN = re.compile(
 """Matches a row that ends in text that may become a secret."""
 
 # A word that ends a row. Tried only where a word begins, and with its end alone: a row may be one long word.
-_BEGUN = re.compile(rf"(?<![^\s=:\"'`])([^\s=:\"'`]{{4,{WORD}}}+)[\"'`]?[ \t{_EDGE}]*\n")
-_KEY_LINE = re.compile(r"[A-Za-z0-9+/=]{24,128}")
+_BEGUN = lazy_re.compile(rf"(?<![^\s=:\"'`])([^\s=:\"'`]{{4,{WORD}}}+)[\"'`]?[ \t{_EDGE}]*\n")
+_KEY_LINE = lazy_re.compile(r"[A-Za-z0-9+/=]{24,128}")
 
 
 class StreamRedactor:

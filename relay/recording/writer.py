@@ -13,10 +13,10 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from relay.dataclass import replace
 from relay.errors import RelayError
 from relay.eventbus import EventBus
 from relay.home import private_directory

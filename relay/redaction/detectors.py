@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cache, lru_cache, partial
+
+from relay import lazy_re
+from relay.dataclass import dataclass
 
 Span = tuple[int, int]
 
@@ -28,26 +30,26 @@ MAX_ROW = 512
 _START = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt]))"
 """The beginning of a word, even after an escaped line feed, as in JSON and code."""
 
-_MORE = re.compile(rf"[A-Za-z0-9_\-+/=]{{0,{MAX_TOKEN}}}")
+_MORE = lazy_re.compile(rf"[A-Za-z0-9_\-+/=]{{0,{MAX_TOKEN}}}")
 
 
 # The names, types, numbers and examples that follow `password =` in code.
-_PLACEHOLDER = re.compile(
+_PLACEHOLDER = lazy_re.compile(
     r"[<$%{\[(*&#]|@[A-Za-z{]"  # <token>, ${TOKEN}, %s, {{ token }}, [secret: ...], *pointer
     r"|(?:your|my|some|the|an?|new|old|fake|dummy|sample)[-_ ]"
     r"|(?:example|change_?me|placeholder|redacted|hidden|masked|null|none|undefined|(.)\1*)\Z"
     r"|(?:https?|file)://|[.~]{0,2}/|[A-Za-z]:\\",  # a location
     re.IGNORECASE,
 )
-_CODE = re.compile(
+_CODE = lazy_re.compile(
     r"[A-Za-z_$][\w$]*(?:(?:\.|->|::|\?\.)[A-Za-z_$][\w$]*)+\Z"  # settings.api_key2
     r"|[^(){}\[\]<>|]{0,512}[(){}\[\]<>|]"  # get_password(), dict[str, str]
     r"|[a-z][a-z0-9]{0,15}(?:_[a-z0-9]{1,15})+\Z"  # token_count_2
     r"|[A-Z][A-Z0-9]{0,15}(?:_[A-Z0-9]{1,15})+\Z"  # API_KEY_2
 )
-_EXAMPLE = re.compile(r"(?:user)?pass(?:word|wd)?\Z|secret\Z", re.IGNORECASE)
-_PATH = re.compile(r"[\w.-]{1,80}(?:/[\w.-]{1,80})+\.\w{1,5}\Z")
-_NUMBER = re.compile(r"[\d.,:_+/-]+[a-zA-Z%]{0,3}\Z")  # 1234, 12.5k, 10:30, 2026-01-01
+_EXAMPLE = lazy_re.compile(r"(?:user)?pass(?:word|wd)?\Z|secret\Z", re.IGNORECASE)
+_PATH = lazy_re.compile(r"[\w.-]{1,80}(?:/[\w.-]{1,80})+\.\w{1,5}\Z")
+_NUMBER = lazy_re.compile(r"[\d.,:_+/-]+[a-zA-Z%]{0,3}\Z")  # 1234, 12.5k, 10:30, 2026-01-01
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,7 +303,7 @@ FORMATS = (
 
 _BESIDE = {"private key", *(anchor for each in FORMATS if not each.inside for anchor in each.anchors)}
 _INSIDE = frozenset(anchor for each in FORMATS if each.inside for anchor in each.anchors) - _BESIDE
-_RUN = re.compile(r"[a-z0-9_\-.:=/]{13,}")
+_RUN = lazy_re.compile(r"[a-z0-9_\-.:=/]{13,}")
 
 
 def anchors_in(text: str) -> frozenset[str]:
@@ -337,9 +339,9 @@ def _compiled(expression: str) -> re.Pattern[str]:
     return re.compile(expression)  # takes up to a millisecond, and most formats never occur
 
 
-_HEADER = re.compile(r"-----BEGIN (?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY(?: BLOCK)?-----")
+_HEADER = lazy_re.compile(r"-----BEGIN (?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY(?: BLOCK)?-----")
 _FOOTER = "-----END "
-_LAST_LINE = re.compile(r"-----END (?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY(?: BLOCK)?-----")
+_LAST_LINE = lazy_re.compile(r"-----END (?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY(?: BLOCK)?-----")
 _BETWEEN = r"(?:\s|\\[nr]|[\"'|>│+]|\d{1,5}(?=[ \t→|│:])[ \t→|│:]){0,12}"
 """Between two rows of a key: frames, quotes, diff marks, line numbers."""
 _BODY = (

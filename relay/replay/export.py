@@ -7,9 +7,9 @@ its timeline.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from heapq import merge
 
+from relay.dataclass import replace
 from relay.recording.asciicast import Cast, CastEvent
 from relay.replay.timeline import Timeline
 

@@ -7,8 +7,8 @@ and a wrapped line is one line. Case is ignored.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
+from relay.dataclass import dataclass
 from relay.recording.asciicast import Cast
 from relay.replay.seekable_screen import SeekableScreen
 from relay.terminal.screen import Row

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from dataclasses import dataclass
 
+from relay.dataclass import dataclass
 from relay.recording.asciicast import Cast, CastEvent, Mark
 from relay.terminal.screen import VirtualScreen
 

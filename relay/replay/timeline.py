@@ -10,10 +10,10 @@ import json
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
 
+from relay.dataclass import dataclass
 from relay.recording.asciicast import LONGEST, MAX_LINE, Cast, CastPart
 from relay.recording.store import events_of
 from relay.storage import journal

@@ -6,9 +6,9 @@ Texts from several rules are in firing order; several errors or reasons each beg
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from relay.dataclass import asdict, dataclass
 from relay.hooks.result import HookResult, decide, injected, joined
 from relay.rules.answer import STOPPED, AttachmentType, RuleRun
 from relay.rules.event import EVENTS, RuleEvent

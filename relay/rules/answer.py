@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar, get_args
 
+from relay.dataclass import dataclass, replace
 from relay.hooks.result import HookResult
 from relay.rules.command import KEEP, CommandResult
 from relay.rules.event import EVENTS

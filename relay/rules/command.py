@@ -24,9 +24,9 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from relay.dataclass import dataclass
 from relay.rules import process_tree
 
 KEEP = 1 << 20

@@ -14,17 +14,18 @@ import fnmatch
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from relay import lazy_re
+from relay.dataclass import dataclass
 from relay.rules.event import RuleEvent
 from relay.rules.tools import claude_names, close_to
 
 FILE_TOOLS = frozenset({"Read", "Write", "Edit", "MultiEdit", "NotebookEdit", "Grep", "Glob", "LS"})
 """Tools whose conditions are about a path."""
 
-_SYNTAX = re.compile(r"(?P<tool>[A-Za-z_][\w.-]*)(?:\((?P<about>.*)\))?\Z", re.DOTALL)
+_SYNTAX = lazy_re.compile(r"(?P<tool>[A-Za-z_][\w.-]*)(?:\((?P<about>.*)\))?\Z", re.DOTALL)
 _PATHS = ("file_path", "notebook_path", "absolute_path", "path")
 _LONGEST = 100_000  # characters of a command line; a longer one is not taken apart
 
@@ -104,7 +105,7 @@ class _Unclear(Exception):
     """What a command line runs cannot be seen in it."""
 
 
-_TOKEN = re.compile(
+_TOKEN = lazy_re.compile(
     r"""(?P<blank>[ \t]+)
       | (?P<unclear><<(?!<)|[<>]\(|\$\(\(|\$[\[{'"]|\(\s*\)|\\\n|[^\s;&|()<>$`'"\\{]*\{[^}\s]*,)
       | (?P<redirection>\d*(?:&>>?|>&|<&|<<<|<>|>>|>\||>|<)&?-?)
@@ -123,7 +124,7 @@ _TOKEN = re.compile(
 
 _LEADING = frozenset({"if", "then", "elif", "else", "do", "while", "until", "!", "xargs"})
 _UNCLEAR = frozenset({"{", "case", "function", "select", "coproc"})
-_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=")
+_ASSIGNMENT = lazy_re.compile(r"[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=")
 
 
 def _commands(line: str) -> Iterator[str | None]:
@@ -231,7 +232,7 @@ def _of_path(pattern: str, directory: Path, searched: Callable[[str], Callable[[
     return holds
 
 
-_WILD = re.compile(r"(?P<any>\*\*/)|(?P<rest>\*\*)|(?P<star>\*)|(?P<one>\?)|\[(?P<class>[!^]?[^\]/]+)\]")
+_WILD = lazy_re.compile(r"(?P<any>\*\*/)|(?P<rest>\*\*)|(?P<star>\*)|(?P<one>\?)|\[(?P<class>[!^]?[^\]/]+)\]")
 
 
 def _regex(pattern: str) -> str:

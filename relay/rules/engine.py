@@ -16,9 +16,9 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from relay.dataclass import dataclass, field, replace
 from relay.eventbus import EventBus
 from relay.hooks.result import Action, HookResult
 from relay.rules import answer, command

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from relay.agents import kinds
 from relay.agents.hook_event import NativeEvent, NativeName
+from relay.dataclass import dataclass, field
 from relay.lifecycle import Identity
 from relay.rules.tools import claude_name
 

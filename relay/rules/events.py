@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from relay.agents.hook_event import NativeName
+from relay.dataclass import dataclass
 from relay.eventbus import Event, Question
 from relay.hooks.events import HandlerEvent
 from relay.hooks.result import HookResult

@@ -6,9 +6,10 @@ import json
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
 from json import JSONDecodeError
 from typing import Any
+
+from relay.dataclass import dataclass
 
 _DEPTH = 100  # levels of nested lists and objects; no hand-written file has that many
 

@@ -15,10 +15,10 @@ import fnmatch
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from relay.dataclass import dataclass, replace
 from relay.names import did_you_mean
 from relay.rules import condition
 from relay.rules.event import EventType, RuleEvent

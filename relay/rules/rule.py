@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from relay.agents.launchers import without_launchers
+from relay.dataclass import dataclass
 from relay.rules.event import RuleKind, Shape
 from relay.rules.matcher import EVERYTHING, Matcher
 from relay.text import one_line

@@ -15,10 +15,10 @@ import logging
 import os
 import shlex
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from relay.dataclass import dataclass, field, replace
 from relay.errors import HomeError
 from relay.home import Home
 from relay.hooks.trust import Trust

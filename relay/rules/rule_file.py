@@ -17,10 +17,10 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import get_args
 
+from relay.dataclass import dataclass, field, replace
 from relay.names import did_you_mean, suggest
 from relay.rules import json_positions
 from relay.rules.engine import DEADLINE

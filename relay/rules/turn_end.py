@@ -8,9 +8,9 @@ The decision is the same whether the agent's own hook reported the end, or relay
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
+from relay.dataclass import dataclass
 from relay.hooks.events import AgentEnd
 from relay.hooks.result import HookResult, decide, injected
 from relay.rules.aggregate import Fired, aggregate, outcome

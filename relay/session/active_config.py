@@ -13,9 +13,9 @@ import base64
 import json
 import logging
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
+from relay.dataclass import dataclass, field
 from relay.home import Home
 from relay.hooks.config_file import HANDLERS, ConfigFile, is_own
 from relay.rules.rule_book import RuleSource

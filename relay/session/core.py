@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
+from relay.dataclass import dataclass, replace
 from relay.errors import RelayError
 from relay.eventbus import EventBus
 from relay.lifecycle import Identity

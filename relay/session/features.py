@@ -10,8 +10,8 @@ import os
 import shlex
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from relay.agents import kinds
 from relay.agents.door import Door, NoDoor, Site
@@ -19,6 +19,7 @@ from relay.agents.joiners import DrawnJoiners
 from relay.agents.prices import Prices
 from relay.agents.transcript_reader import TranscriptReader
 from relay.control.lineage import Lineage, ancestors
+from relay.dataclass import replace
 from relay.directives.checkpoint import Checkpoints
 from relay.directives.grammar import Grammar
 from relay.directives.hearing import EarlierSessions, Hearing
@@ -70,8 +71,6 @@ from relay.injection import layout
 from relay.injection.audit_log import AuditLog
 from relay.injection.budget import Budget
 from relay.memory.store import MemoryStore
-from relay.messaging.client import MessagingClient
-from relay.messaging.name_owners import Owner
 from relay.messaging.runaway import Limits
 from relay.policy import Policy
 from relay.recording.asciicast import Header
@@ -82,6 +81,9 @@ from relay.supervision.accounts import Accounts
 from relay.supervision.notebook import Notebook
 from relay.supervision.records import AgentRecord, Records
 from relay.supervision.succession import Succession
+
+if TYPE_CHECKING:
+    from relay.messaging.client import MessagingClient
 
 Feature = object
 """Any object with methods that handle events, answer questions or are operations. Its `run`, if it has one,
@@ -282,9 +284,13 @@ def _bus_connection(core: Core) -> BusConnection:
     started = core.started
     broker = started.options.broker or setup.settings.broker or None
     named = bool(started.options.name)
-    owner = Owner.of_folder(session.directory) if named else Owner.of_run(started.run)
 
     async def open(in_hand: frozenset[str]) -> MessagingClient:
+        # They load in 40 ms; the session need not wait for them to be ready.
+        from relay.messaging.client import MessagingClient
+        from relay.messaging.name_owners import Owner
+
+        owner = Owner.of_folder(session.directory) if named else Owner.of_run(started.run)
         return await MessagingClient.open(
             started.home,
             session.team,

@@ -292,7 +292,7 @@ def _be_shim(
                 pty.hang_up(signal.SIGKILL)
             shim.loop.attempt(_load)
 
-        shim.loop.later(FIRST_WORDS, keep_session)
+        shim.beginning = shim.loop.later(FIRST_WORDS, keep_session)
         shim.run()
         claimed.release()
     except BaseException:  # noqa: BLE001 - our own bug; a forked process must not return

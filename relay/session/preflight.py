@@ -7,10 +7,7 @@ no configuration. One without notices is not checked again until its files chang
 
 from __future__ import annotations
 
-import json
 import os
-import select
-import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -85,6 +82,11 @@ def _remember(home: Home, versions: Sequence[str]) -> None:
 
 def _forked(env: Mapping[str, str], config: str, rules: Sequence[str]) -> list[str] | None:
     """Return the notices, found in a fork with the environment `env`; None if it fails or takes too long."""
+    import json
+    import select
+
+    from relay.shim import signals
+
     reader, writer = os.pipe()
     try:
         child = os.fork()
@@ -109,7 +111,7 @@ def _forked(env: Mapping[str, str], config: str, rules: Sequence[str]) -> list[s
     except ValueError:
         pass
     finally:
-        os.kill(child, signal.SIGKILL)
+        os.kill(child, signals.SIGKILL)
         os.waitpid(child, 0)
     return None
 

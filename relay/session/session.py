@@ -135,6 +135,7 @@ class Session:
         tasks.spawn(self._requests.run(), type(self._requests).__name__)  # `relay ps` waits for nothing
         self._bus.publish(SessionBegan())
         self._started.shim.ready()
+        gc.enable()
         await self._restoration.over.wait()
         self._bus.loop.add_signal_handler(signal.SIGTERM, self._shutdown.stop)
         self._started.shim.listen(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from relay import builtin, names
@@ -10,6 +9,7 @@ from relay import settings as settings_file
 from relay.agents import catalog
 from relay.agents.prices import FILE, Prices
 from relay.agents.profile import Profile
+from relay.dataclass import dataclass, replace
 from relay.directives.grammar import PREFIX
 from relay.errors import ConfigError, RelayError
 from relay.features import onboarding

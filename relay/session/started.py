@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from relay.agents.named_transcripts import Named
+from relay.dataclass import dataclass, field
 from relay.home import Home
 from relay.lifecycle import Order
 from relay.session.bridge import bridged

@@ -95,6 +95,7 @@ class Shim:
     channel:  to the first client. detached: that client leaves as soon as a session runs.
     started:  called with the pid of each session.
     supervised: the session decides, each time an agent ends, whether another one follows.
+    beginning: calls `keep_session`; due at once if the agent ends before.
     """
 
     def __init__(
@@ -110,11 +111,12 @@ class Shim:
         supervised: bool = False,
     ) -> None:
         self.loop = Loop()
-        self._wake = _Wake()
-        self._ring_fd = memory
-        self._ring = ring.RingWriter(self._ring_fd, self._wake.up)
+        wake = _Wake()
+        self._fds = {"ring": memory, "wake": wake.read}  # of sessions
+        self._ring = ring.RingWriter(memory, wake.up)
         self.terminals = TerminalServer(self.loop, pty, self._ring, name=name, ended=self._output_ended)
         self._session: SessionProcess | None = None
+        self.beginning: Timer | None = None
         self._pty = pty
         self._name = name
         self._started = started
@@ -155,7 +157,7 @@ class Shim:
         from relay.shim.session_process import Launcher, SessionProcess
 
         self.terminals.introduce()
-        fds = {"ring": self._ring_fd, "wake": self._wake.read, "listener": bind(path).detach()}
+        fds = {**self._fds, "listener": bind(path).detach()}
         launcher = Launcher(launch, hello, self._started, self._session_failed)
         self._session = SessionProcess(self.loop, self._ring, self.terminals, fds, launcher)
         self._session.orders |= {
@@ -249,6 +251,8 @@ class Shim:
             self.loop.later(FAREWELL, lambda: self._close_terminal(end))
             return
         session = self._session
+        if session is None and self.beginning is not None:
+            self.beginning.when = 0.0
         if session is not None and session.ended is not None:
             self._await_goodbye(0.0)
         elif end.kept:

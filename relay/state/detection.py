@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
 
 from relay.agents.profile import Profile, PromptKind, StateName, StateRule
+from relay.dataclass import dataclass
 from relay.state.input_box import find_input
 
 SHOWN = 8

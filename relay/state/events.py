@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from relay.dataclass import dataclass
 from relay.eventbus import Event
 from relay.state.readiness import Verdict
 

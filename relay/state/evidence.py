@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from relay.agents.profile import PromptKind
+from relay.dataclass import dataclass
 from relay.terminal.status import StatusRecord
 
 _State = Literal["working", "ready", "prompting", "failed"]

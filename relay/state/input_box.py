@@ -9,11 +9,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
+from relay import lazy_re
 from relay.agents.profile import InputStyle
+from relay.dataclass import dataclass, replace
 from relay.state.signs import is_listed
 
 FOOTER = 10
@@ -28,12 +28,14 @@ HEIGHT = 80
 _NO_SHELL = ">"
 """Marks that begin no shell's prompt, which may be at the far end of ssh, docker or script."""
 
-_RULE = re.compile(r"\s{0,4}([─━═╌┄▁▔▄▀_=-])\1+(?: \S.{0,80}? \1+|\1{6,})\s*\Z")  # optionally with a label
-_TOP = re.compile(r"\s{0,8}[╭┌╔┏+][─━═-]{6}")
-_BOTTOM = re.compile(r"\s{0,8}[╰└╚┗+][─━═-]{6}")
-_SIDES = re.compile(r"\s{0,8}[│┃║|](?P<inner>.*?)[│┃║|]?\s*\Z")
-_OPTION = re.compile(r"\W{0,8}\d{1,2}[.)] ")
-_PLACEHOLDER = re.compile(
+_RULE = lazy_re.compile(
+    r"\s{0,4}([─━═╌┄▁▔▄▀_=-])\1+(?: \S.{0,80}? \1+|\1{6,})\s*\Z"
+)  # optionally with a label
+_TOP = lazy_re.compile(r"\s{0,8}[╭┌╔┏+][─━═-]{6}")
+_BOTTOM = lazy_re.compile(r"\s{0,8}[╰└╚┗+][─━═-]{6}")
+_SIDES = lazy_re.compile(r"\s{0,8}[│┃║|](?P<inner>.*?)[│┃║|]?\s*\Z")
+_OPTION = lazy_re.compile(r"\W{0,8}\d{1,2}[.)] ")
+_PLACEHOLDER = lazy_re.compile(
     r"(?:Type|Enter|Write|Send|Ask)(?: a| your| me)? (?:message|prompt|question|anything|something)"
     r"(?: \(.*\)| here| below| or @?\S+| to (?:begin|start|continue|get started))?(?:(?:…|\.\.\.).*)?\Z"
     r'|Try ".*"\Z'

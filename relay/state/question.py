@@ -12,9 +12,10 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
+from relay import lazy_re
+from relay.dataclass import dataclass
 from relay.errors import UsageError
 from relay.state.agent_terminal import AgentTerminal
 
@@ -27,17 +28,17 @@ GAP = 6
 LINE_ROWS = 6
 """Rows to show of a one-line question, including the prompt's own row."""
 
-_BOX = re.compile(r"^\s*[│┃║]|[│┃║█▐▕]\s*$")  # or a scroll bar, which comes and goes
-_EDGE = re.compile(r"^\s*(?:[╭┌╔]|[─━═]{10})")
-_ORNAMENT = re.compile(r"^[\s\u2500-\u259f]*$")  # box drawing and block elements
-_BESIDE = re.compile(r"\s{3,}")  # a column beside the options
-_OPTION = re.compile(r"^(?P<lead>\s*(?P<mark>[❯›●▶➤>]?)\s*)(?P<number>\d{1,2})[.)]\s*(?P<text>\S.*)$")
-_FREE = re.compile(r"^(type something|enter a custom value|tell \w+ what to change)\b", re.IGNORECASE)
+_BOX = lazy_re.compile(r"^\s*[│┃║]|[│┃║█▐▕]\s*$")  # or a scroll bar, which comes and goes
+_EDGE = lazy_re.compile(r"^\s*(?:[╭┌╔]|[─━═]{10})")
+_ORNAMENT = lazy_re.compile(r"^[\s\u2500-\u259f]*$")  # box drawing and block elements
+_BESIDE = lazy_re.compile(r"\s{3,}")  # a column beside the options
+_OPTION = lazy_re.compile(r"^(?P<lead>\s*(?P<mark>[❯›●▶➤>]?)\s*)(?P<number>\d{1,2})[.)]\s*(?P<text>\S.*)$")
+_FREE = lazy_re.compile(r"^(type something|enter a custom value|tell \w+ what to change)\b", re.IGNORECASE)
 _INPUT = ">"  # qwen draws this instead once the option is selected
-_CHECKBOX = re.compile(r"^(\[.?\]|[☐☒☑])")
-_KEYED = re.compile(r"\((?P<key>\w)\)(?P<rest>[\w']*)")  # (Y)es/(N)o/(D)on't ask again
-_SHOWN_KEY = re.compile(r"\((?P<key>[A-Za-z]|esc)\)$")  # after an option of a menu
-_SLASHED = re.compile(r"[\[(](?P<keys>[A-Za-z]+(?:/[A-Za-z]+)+)[\])]")  # [Y/n], (yes/no)
+_CHECKBOX = lazy_re.compile(r"^(\[.?\]|[☐☒☑])")
+_KEYED = lazy_re.compile(r"\((?P<key>\w)\)(?P<rest>[\w']*)")  # (Y)es/(N)o/(D)on't ask again
+_SHOWN_KEY = lazy_re.compile(r"\((?P<key>[A-Za-z]|esc)\)$")  # after an option of a menu
+_SLASHED = lazy_re.compile(r"[\[(](?P<keys>[A-Za-z]+(?:/[A-Za-z]+)+)[\])]")  # [Y/n], (yes/no)
 _WORDS = {"y": "yes", "n": "no", "a": "all", "q": "quit"}
 
 

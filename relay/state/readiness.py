@@ -24,10 +24,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from relay.agents.profile import InputStyle, Profile, PromptKind
+from relay.dataclass import dataclass, replace
 from relay.shim.process_wait import SCREEN_QUIET, Wait
 from relay.state.detection import Detection, ScreenSnapshot, detect
 from relay.state.evidence import Evidence

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, NamedTuple
+
+from relay import lazy_re
+from relay.dataclass import dataclass
 
 ROWS = 25
 """Non-blank rows above the input, or at the bottom, that count."""
@@ -21,25 +23,25 @@ NEAR = 2
 WIDTH = 400
 """Characters to read of each row."""
 
-_SCROLLBAR = re.compile(r"\s{2,}[█│┃▐▕░▒]\Z")
-_FRAME = re.compile(r"\A\s*[│┃║|]\s?|\s*[│┃║|]\Z")
-_ORNAMENT = re.compile(r"[\s\u2500-\u259f=_+~-]*\Z")  # box drawing and block elements
+_SCROLLBAR = lazy_re.compile(r"\s{2,}[█│┃▐▕░▒]\Z")
+_FRAME = lazy_re.compile(r"\A\s*[│┃║|]\s?|\s*[│┃║|]\Z")
+_ORNAMENT = lazy_re.compile(r"[\s\u2500-\u259f=_+~-]*\Z")  # box drawing and block elements
 
-_WORK = re.compile(
+_WORK = lazy_re.compile(
     r"(?i)\b(?:esc(?:ape)?|ctrl[+-]?c|\^c)(?: twice| again)? to (?:interrupt|stop)\b"
     r"|\([^()]*\besc(?:ape)? to cancel\b[^()]*\)"
     r"|\besc (?:again to )?interrupt\b.*\d"
 )
-_KEY = re.compile(r"(?i)\s{0,4}(?:(?:ctrl|shift|alt|cmd)\+\S+|esc(?:ape)?|tab|enter)(?: twice)? to \w")
-_SPINNER = re.compile(
+_KEY = lazy_re.compile(r"(?i)\s{0,4}(?:(?:ctrl|shift|alt|cmd)\+\S+|esc(?:ape)?|tab|enter)(?: twice)? to \w")
+_SPINNER = lazy_re.compile(
     r"\s{0,4}(?:─+ )?[\u2801-\u28ff◐◓◑◒]\S? \S"
     r"|\s{0,2}[·✢✳✶✻✽*+] \S[^(]*(?:…|\.\.\.)(?:\s*\(.*)?\Z"
     r"|\s{0,4}[•●] (?:Working|Thinking)\b.*\(\d+[hms]"
 )
-_SPOKEN = re.compile(r"\s{0,3}[●⏺•✦◆■]")  # starts an answer in the agents that relay knows
-_FINISHED = re.compile(r"\s{0,2}[✢✳✶✻✽] \S+ for \d")
+_SPOKEN = lazy_re.compile(r"\s{0,3}[●⏺•✦◆■]")  # starts an answer in the agents that relay knows
+_FINISHED = lazy_re.compile(r"\s{0,2}[✢✳✶✻✽] \S+ for \d")
 
-_KEYS = re.compile(
+_KEYS = lazy_re.compile(
     r"(?i)\besc(?:ape)?(?:/ctrl[+-]c)?(?: again)?(?: to |: ?)"
     r"(?:cancel|go back|back|exit|dismiss|reject|close|decline|abort|deny|skip|quit)\b"
     r"|\bctrl[+-]c(?: to |: ?)cancel\b"
@@ -49,31 +51,33 @@ _KEYS = re.compile(
     r"|[↑↓]\s?/?\s?[↑↓]:?\s+(?:to )?(?:navigate|select|move|choose|highlight)\b"
     r"|\barrow[- ]keys\b|\btab to amend\b|<space> to select"
 )
-_WORDS = re.compile(
+_WORDS = lazy_re.compile(
     r"(?i)\bpermission required\b|\bwaiting for (?:user |your )?(?:confirmation|approval)\b"
     r"|\A\W*action required\b"
 )
-_YES_NO = re.compile(
+_YES_NO = lazy_re.compile(
     r"(?i)[\[(]\s*(?:y(?:es)?\s*[/|,]\s*n(?:o)?|n(?:o)?\s*[/|,]\s*y(?:es)?)\b[^\])]*[\])][\s:?>.\"'`]*\Z"
     r"|\(y\)(?:es)?\b.*\(n\)o?\b.*[:?\]]\s*\Z"
     r"|[●○◉◯] ?yes\b.*[●○◉◯] ?no\b|[●○◉◯] ?no\b.*[●○◉◯] ?yes\b"
     r"|\b(?:yes\s*/\s*no|no\s*/\s*yes)\b\s*[:?›>]*\s*\Z"
 )
-_BUTTONS = re.compile(
+_BUTTONS = lazy_re.compile(
     r"(?i)\A\W*(?:allow|approve|accept|yes|ok)(?: \w+)?(?:\W{2,}\w+(?: \w+)?)*"
     r"\W{2,}(?:reject|deny|decline|cancel|no)\W*\Z"
 )
-_SECRET = re.compile(r"(?i)\b(?:pass(?:word|phrase|code)|pin|otp|token)\b.{0,80}[:>]\s*\Z")
-_OPTION = re.compile(
+_SECRET = lazy_re.compile(r"(?i)\b(?:pass(?:word|phrase|code)|pin|otp|token)\b.{0,80}[:>]\s*\Z")
+_OPTION = lazy_re.compile(
     r"(?P<lead>\s*(?P<mark>[❯›▶►◉➤→▸»>●•]?)\s{0,3})(?P<number>\d{1,2})[.)]\s+(?P<text>\S.*)\Z"
 )
 _CERTAIN = "❯›▶►◉➤▸»"  # other marks may be bullets or quotations: they need another option nearby
-_ANSWER = re.compile(r"(?i)(?:yes|no|allow|approve|accept|reject|deny|cancel)\b")
-_CHOICE = re.compile(r"(?P<lead>\s*(?:[❯›▶►➤→▸»]\s?[◯◉○●◻◼☐☑]?|[◯◉○●◻◼☐☑⊙✔]|\[[ x*]\])\s+)\S")
-_PROMPT = re.compile(r"\? \S|◆  \S")  # of inquirer and similar libraries; of clack
-_MENU = re.compile(r"(?i)\W*(?:please )?(?:select|choose|pick|which|enter|what would you|menu)\b.*[:?]\s*\Z")
-_MARK = re.compile(r"\s*[>❯›»→]\s*\Z")
-_ASKS = re.compile(r"\s*[?◆◇] |.*[?:…›]\s*\Z")
+_ANSWER = lazy_re.compile(r"(?i)(?:yes|no|allow|approve|accept|reject|deny|cancel)\b")
+_CHOICE = lazy_re.compile(r"(?P<lead>\s*(?:[❯›▶►➤→▸»]\s?[◯◉○●◻◼☐☑]?|[◯◉○●◻◼☐☑⊙✔]|\[[ x*]\])\s+)\S")
+_PROMPT = lazy_re.compile(r"\? \S|◆  \S")  # of inquirer and similar libraries; of clack
+_MENU = lazy_re.compile(
+    r"(?i)\W*(?:please )?(?:select|choose|pick|which|enter|what would you|menu)\b.*[:?]\s*\Z"
+)
+_MARK = lazy_re.compile(r"\s*[>❯›»→]\s*\Z")
+_ASKS = lazy_re.compile(r"\s*[?◆◇] |.*[?:…›]\s*\Z")
 
 
 _MARKS = " │❯›▶►➤→▸»◯◉○●◻◼☐☑⊙✔[]x*"

@@ -12,10 +12,10 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from relay.dataclass import dataclass, field
 from relay.eventbus import Event, EventBus
 from relay.redaction import Redactor
 from relay.storage.append import append
@@ -62,10 +62,9 @@ class Journal:
     session: str
     name: str
     bus: EventBus | None = None
-    _: KW_ONLY
-    publishes: bool = False
-    generations: int = 1
-    redactor: Redactor = field(default_factory=Redactor)
+    publishes: bool = field(default=False, kw_only=True)
+    generations: int = field(default=1, kw_only=True)
+    redactor: Redactor = field(default_factory=Redactor, kw_only=True)
     _failing: bool = field(default=False, init=False)
 
     def write(self, event: str, **fields: Any) -> None:

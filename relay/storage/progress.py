@@ -22,10 +22,10 @@ import logging
 import os
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from relay.dataclass import dataclass
 from relay.place import Place
 from relay.storage.files import write_private
 

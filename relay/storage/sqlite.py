@@ -17,11 +17,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar, cast
 from weakref import WeakSet
 
+from relay.dataclass import dataclass, field
 from relay.errors import RelayError
 from relay.storage.files import make_private
 from relay.storage.turns import Turns

@@ -12,10 +12,10 @@ import hashlib
 import json
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from urllib.parse import quote
 
+from relay.dataclass import asdict, dataclass, fields
 from relay.errors import HomeError
 from relay.home import Home, private_directory
 from relay.storage.files import write_private

@@ -12,10 +12,10 @@ Every input is an argument, so the decision is a pure function.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
+from relay.dataclass import asdict, dataclass, replace
 from relay.supervision.events import Incident
 from relay.supervision.policy import Action, ActionName, Supervision
 from relay.supervision.restart import LIMIT_TRIES, LIMIT_WAIT, RESET_MARGIN

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import string
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, fields, replace
 from pathlib import PurePath
 from typing import Any, get_args
 
+from relay.dataclass import MISSING, fields, replace
 from relay.supervision.fleet import Condition
 from relay.supervision.policy import Action, ActionName
 from relay.supervision.restart import LIMITS, NEEDS_USER

@@ -11,10 +11,10 @@ import subprocess
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from relay.dataclass import dataclass
 from relay.errors import ServiceError
 from relay.storage.files import write_private
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 
+from relay.dataclass import replace
 from relay.names import key
 from relay.supervision.fleet import Fleet, FleetAgent
 from relay.supervision.records import AgentRecord

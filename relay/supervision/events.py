@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
+from relay.dataclass import dataclass
 from relay.eventbus import Event, Question
 from relay.supervision.accounts import AccountHold
 from relay.supervision.restart import RestartDecision, RestartHistory

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
 from relay import names
+from relay.dataclass import asdict, dataclass, field, replace
 from relay.supervision.policy import Supervision
 from relay.supervision.schedule import Schedule
 from relay.supervision.worktree import WorktreeSpec

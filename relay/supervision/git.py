@@ -8,9 +8,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 
+from relay.dataclass import dataclass, replace
 from relay.errors import WorktreeError
 
 LOCAL = (

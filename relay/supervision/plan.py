@@ -6,11 +6,11 @@ This module starts nothing. Plan again after a change to get the next steps.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import Literal
 
 from relay import names
+from relay.dataclass import dataclass
 from relay.errors import UsageError
 from relay.supervision.fleet import Condition, Fleet
 

@@ -7,8 +7,9 @@ them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
+
+from relay.dataclass import asdict, dataclass, field, fields, replace
 
 Restart = Literal["no", "on-failure", "always"]
 Resume = Literal["auto", "never", "require"]

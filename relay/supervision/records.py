@@ -11,10 +11,9 @@ from __future__ import annotations
 import glob
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal
 
+from relay.dataclass import asdict, dataclass, field, fields, replace
 from relay.errors import HomeError
 from relay.home import Home
 from relay.names import key
@@ -22,7 +21,11 @@ from relay.storage.files import rewrite
 from relay.supervision.restart import RestartHistory
 from relay.supervision.states import Phase
 
-Wanted = Literal["up", "down"]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Literal
+
+    Wanted = Literal["up", "down"]
 
 
 @dataclass(frozen=True, slots=True)

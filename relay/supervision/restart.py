@@ -7,11 +7,14 @@ earlier exits.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 
 from relay.backoff import Backoff
-from relay.supervision.policy import Supervision
+from relay.dataclass import dataclass, replace
 from relay.supervision.states import PAUSED, Phase
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from relay.supervision.policy import Supervision
 
 RESET_MARGIN = (60.0, 360.0)
 """Least and most seconds from a limit's reset until an agent continues, so that an account's agents do not

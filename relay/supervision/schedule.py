@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import cache
 from typing import Literal
 
 from cronsim import CronSim, CronSimError
+
+from relay.dataclass import dataclass
 
 Overlap = Literal["skip"]
 

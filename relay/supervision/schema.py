@@ -5,10 +5,10 @@ The keys of `[defaults]` are those of an agent.
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
 from typing import get_args
 
 from relay import names
+from relay.dataclass import fields, replace
 from relay.settings import TABLES, Settings
 from relay.supervision.agent_tables import DEPENDS_ON, SCHEDULE, WORKTREE, action, as_toml, keys_of
 from relay.supervision.agent_values import (

@@ -6,10 +6,10 @@ the command with all of its options, the environment, the rules, the limits.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from relay import names
+from relay.dataclass import dataclass, replace
 from relay.errors import NotAllowed
 from relay.supervision.agent_values import LONGEST_TASK
 from relay.supervision.fleet import Fleet, FleetAgent

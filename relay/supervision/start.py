@@ -11,10 +11,10 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from relay.agents.markers import without_markers
+from relay.dataclass import dataclass
 from relay.supervision.policy import Supervision
 
 _PREFIX = "relay: "

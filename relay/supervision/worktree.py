@@ -14,11 +14,11 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from relay import names
+from relay.dataclass import dataclass, replace
 from relay.errors import WorktreeError
 from relay.home import Home
 from relay.storage.locks import open_lock, wait_lock

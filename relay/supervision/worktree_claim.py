@@ -17,11 +17,11 @@ import hashlib
 import json
 import os
 import time
-from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Literal, get_args
 
 from relay import names
+from relay.dataclass import asdict, dataclass, fields
 from relay.errors import WorktreeError
 from relay.home import Home
 from relay.storage.files import write_private

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from relay.dataclass import dataclass
 from relay.eventbus import Event
 from relay.place import Place
 

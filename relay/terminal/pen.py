@@ -6,18 +6,19 @@ output, across lines.  Most output takes one search, because it neither conceals
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 from typing import NamedTuple
 
+from relay import lazy_re
+
 # The parameters of SGR; or DECSTR, which resets like SGR without parameters. Terminals execute control
 # characters in the middle of a sequence.
-_CHANGE = re.compile(rb"\x1b\[(?:([0-9;:\x00-\x17\x19\x1c-\x1f]*)m|!p)")
-_OPEN = re.compile(rb"\x1b(?:\[[0-9;:\x00-\x17\x19\x1c-\x1f]*)?\Z")
+_CHANGE = lazy_re.compile(rb"\x1b\[(?:([0-9;:\x00-\x17\x19\x1c-\x1f]*)m|!p)")
+_OPEN = lazy_re.compile(rb"\x1b(?:\[[0-9;:\x00-\x17\x19\x1c-\x1f]*)?\Z")
 _CONTROLS = bytes(range(32))
 
 _HARMLESS = rb"(?:0?[0-79]?|[239][0-79]|28|38;5;[0-9]{1,3}|38;2;[0-9]{1,3};[0-9]{1,3};[0-9]{1,3})"
-_MAY_HIDE = re.compile(
+_MAY_HIDE = lazy_re.compile(
     rb"\x1b(?:\Z|\[(?!(?:[0-79]?|[239][0-79])m|"
     + _HARMLESS
     + rb"(?:;"
@@ -26,7 +27,7 @@ _MAY_HIDE = re.compile(
 )
 
 # Control sequences, controls and blanks; and U+2500 to U+259F, which programs use for drawing, not writing.
-_NOT_TEXT = re.compile(
+_NOT_TEXT = lazy_re.compile(
     rb"\x1b(?:\[[0-?]*[ -/]*[@-~]?|[\]P^_X][^\x07\x18\x1a\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])"
     rb"|[\x00-\x20\x7f]+|\xc2\xa0|\xe2(?:[\x94\x95][\x80-\xbf]|\x96[\x80-\x9f])"
 )

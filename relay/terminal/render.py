@@ -7,22 +7,21 @@ hyperlink from a recording or a viewed agent reaches the terminal.
 
 from __future__ import annotations
 
-import re
-
+from relay import lazy_re
 from relay.columns import width
 from relay.terminal.screen import VirtualScreen
 
 # One sequence: SGR, another CSI, a terminated string (OSC, DCS, SOS, PM, APC), another escape; or text.
-_TOKEN = re.compile(
+_TOKEN = lazy_re.compile(
     r"(?P<sgr>\x1b\[[0-9;:]*m)|\x1b\[[^@-~]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[ -/]*[^ -/]?"
     r"|(?P<end>\r?\n)|(?P<text>[^\x1b\r\n]+)"
 )
-_PLACE = re.compile(r"\x1b\[[0-9]+;[0-9]+H")
+_PLACE = lazy_re.compile(r"\x1b\[[0-9]+;[0-9]+H")
 _RESET = "\x1b[0m"
 
 # Controls that a cell may hold, and characters that would reorder or hide their neighbours (relay.text).
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-_UNSEEN = re.compile("[\u061c\u200b\u200e\u200f\u2028\u2029\u202a-\u202e\u2060-\u2069\ufeff]")
+_CONTROL = lazy_re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_UNSEEN = lazy_re.compile("[\u061c\u200b\u200e\u200f\u2028\u2029\u202a-\u202e\u2060-\u2069\ufeff]")
 
 
 def render(screen: VirtualScreen, columns: int, rows: int) -> tuple[list[str], tuple[int, int] | None]:

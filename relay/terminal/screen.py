@@ -11,17 +11,17 @@ and relay continues with the lines reader alone.
 from __future__ import annotations
 
 import ctypes
-import re
 import sys
 from collections import deque
 from collections.abc import Callable
 from ctypes import Structure, c_bool, c_int, c_size_t, c_uint8, c_uint16, c_uint64, c_void_p
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 from typing import NamedTuple, TypeVar
 
+from relay import lazy_re
 from relay.columns import width
+from relay.dataclass import dataclass, field
 from relay.shim.modes import ALTERNATE, AT_REST, MODES_OFF, MODES_ON, ORIGIN, OSC_RESETS, POP_KEYBOARD
 from relay.terminal import libghostty as vt
 from relay.terminal.libghostty import ScreenUnavailable
@@ -44,15 +44,17 @@ _MAX_COLUMNS, _MAX_ROWS = 2000, 1000
 _CLUSTERS = 2027
 """DEC private mode: draw a grapheme cluster as one character. (On in most terminals that support it.)"""
 
-_SEQUENCE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]+[0-~]|[0-Z\\-~])")
+_SEQUENCE = lazy_re.compile(
+    rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]+[0-~]|[0-Z\\-~])"
+)
 
-_TOKEN = re.compile(rb"(?P<sequence>%s)|[\x00-\x7f\xc0-\xff][\x80-\xbf]*" % _SEQUENCE.pattern)
+_TOKEN = lazy_re.compile(rb"(?P<sequence>%s)|[\x00-\x7f\xc0-\xff][\x80-\xbf]*" % _SEQUENCE.pattern)
 """A control sequence, or a character in UTF-8."""
 
-_LOOK = re.compile(rb"\x1b\](\d{1,3})(?:;([^\x07\x1b]{0,200}))?(?:\x07|\x1b\\)|\x1b\[\d* q")
+_LOOK = lazy_re.compile(rb"\x1b\](\d{1,3})(?:;([^\x07\x1b]{0,200}))?(?:\x07|\x1b\\)|\x1b\[\d* q")
 """OSC sequences, and DECSCUSR, the cursor's shape."""
 
-_LOOK_BEGINS = re.compile(rb"\x1b(?:\][^\x07\x1b]{0,210}\x1b?|\[\d{0,3} ?)?\Z")
+_LOOK_BEGINS = lazy_re.compile(rb"\x1b(?:\][^\x07\x1b]{0,210}\x1b?|\[\d{0,3} ?)?\Z")
 """The beginning of one that the next output may end."""
 
 _LOOKS = 300

@@ -10,9 +10,9 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
+from relay.dataclass import dataclass
 from relay.shim import process_wait, ring
 from relay.shim.process_wait import Wait, Waiting
 from relay.shim.pty import Pty

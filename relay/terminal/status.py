@@ -11,7 +11,8 @@ from __future__ import annotations
 import binascii
 import re
 import unicodedata
-from dataclasses import dataclass
+
+from relay.dataclass import dataclass
 
 MAX_REPORT = 4096
 """Bytes of a report, including its introducer and terminator."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import termios
-from dataclasses import dataclass
 
+from relay.dataclass import dataclass
 from relay.shim.pty import Pty, flags
 
 

@@ -12,8 +12,8 @@ import secrets
 import socket
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
 
+from relay.dataclass import dataclass, field
 from relay.transport import presence, topics
 from relay.transport.mqtt import ConnectionLost, MqttTransport
 from relay.transport.name_claims import NameClaim, contend

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from relay.dataclass import dataclass
 
 MAX_RECEIPT = 6 * 1024 + 2048
 """Maximum bytes of a receipt."""

@@ -15,8 +15,8 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
 
+from relay.dataclass import replace
 from relay.errors import BrokerError
 from relay.transport import topics
 from relay.transport.credentials import Credentials, Login

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from dataclasses import replace
 
 from relay.backoff import Backoff
+from relay.dataclass import replace
 from relay.errors import BrokerError
 from relay.home import Home
 from relay.transport import broker

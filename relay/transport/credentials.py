@@ -12,11 +12,11 @@ import hmac
 import json
 import secrets
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from relay import names
+from relay.dataclass import asdict, dataclass, field, replace
 from relay.errors import BrokerError, InvalidName
 from relay.storage.files import write_private
 from relay.transport.endpoint import Endpoint

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
+from relay.dataclass import dataclass, field
 from relay.errors import BrokerError
 
 _SCHEMES = {"mqtt": 1883, "mqtts": 8883}

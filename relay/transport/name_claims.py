@@ -19,11 +19,11 @@ import contextlib
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from relay import names
+from relay.dataclass import asdict, dataclass
 from relay.errors import NameInUse
 from relay.home import Home, private_directory
 from relay.storage.locks import is_held, open_lock, wait_lock

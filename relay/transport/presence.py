@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, dataclass
 from typing import Any
 
 from relay import names
+from relay.dataclass import asdict, dataclass
 from relay.errors import InvalidName
 from relay.transport.topics import level
 

@@ -11,8 +11,8 @@ import contextlib
 import ipaddress
 import secrets
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
 
+from relay.dataclass import replace
 from relay.errors import BrokerError
 from relay.names import DEFAULT_TEAM
 from relay.transport import mqtt, nats_streams, topics

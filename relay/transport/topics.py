@@ -10,11 +10,11 @@ reads a dot as its own level separator.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
 from relay import names
+from relay.dataclass import dataclass
 
 ROOT = "relay/v1"
 

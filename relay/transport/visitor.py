@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field, replace
 
+from relay.dataclass import dataclass, field, replace
 from relay.errors import BrokerError
 from relay.transport import topics
 from relay.transport.credentials import Credentials, Login, anybody, for_endpoint

@@ -1,4 +1,4 @@
-"""What a command loads before it does its work: nothing that it rarely needs, as users wait for it.
+"""What a command or a session loads before it does its work: nothing rarely needed, as users wait for it.
 
 tests/cli/loaded/ has a list for each: relay's own modules, and which of the SLOW ones. A module that a
 command always needs is added to its list by hand; one that it rarely needs is imported where it needs it.
@@ -17,22 +17,14 @@ from support import Relay
 LISTS = Path(__file__).with_name("loaded")
 
 SLOW = (
-    *("asyncio", "bz2", "concurrent.futures", "difflib", "email", "hashlib", "http", "importlib.metadata"),
-    *(
-        "importlib.resources",
-        "logging",
-        "lzma",
-        "random",
-        "secrets",
-        "shutil",
-        "sqlite3",
-        "ssl",
-        "statistics",
-    ),
-    *("subprocess", "tempfile", "tomli", "unicodedata", "uuid", "zipfile"),
+    *("aiomqtt", "argparse", "ast", "asyncio", "bz2", "concurrent.futures", "ctypes", "dataclasses"),
+    *("difflib", "email", "enum", "hashlib", "html", "http", "importlib.metadata"),
+    *("importlib.resources", "json", "logging", "lzma", "pathlib", "random", "re", "secrets"),
+    *("shutil", "signal", "socket", "sqlite3", "ssl", "statistics", "subprocess", "tempfile"),
+    *("tomli", "typing", "unicodedata", "uuid", "zipfile"),
 )
 
-PROGRAM = """
+COMMAND = """
 import sys
 sys.argv = ["relay", *sys.argv[1:]]
 try:
@@ -42,20 +34,35 @@ finally:
     print(*(name for name in sys.modules), file=sys.stderr)
 """
 
-COMMANDS = {
-    "version": ("--version",),
-    "hook": ("hook", "decide", "Stop"),
-    "ps": ("ps",),
-    "messages": ("messages",),
-    "send": ("send", "you", "hello"),
-    "launch": ("wrap",),  # up to its error: there is no command to wrap
+LAUNCH = f"""
+import os
+def fail():
+    raise OSError(11, "there are too many")
+os.fork = fail
+{COMMAND}
+"""
+
+SESSION = """
+import sys
+import relay.session.session, relay.session.started, relay.terminal.shim_link
+print(*(name for name in sys.modules), file=sys.stderr)
+"""
+
+LOADING = {
+    "version": (COMMAND, "--version"),
+    "hook": (COMMAND, "hook", "decide", "Stop"),
+    "ps": (COMMAND, "ps"),
+    "messages": (COMMAND, "messages"),
+    "send": (COMMAND, "send", "you", "hello"),
+    "launch": (LAUNCH, "wrap", "true"),  # up to the fork of the shim
+    "session": (SESSION,),  # what it loads before it is ready
 }
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", LOADING)
 def test_a_command_loads_only_what_it_needs(relay: Relay, name: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *COMMANDS[name]],
+        [sys.executable, "-c", *LOADING[name]],
         env=relay.environment,
         cwd=relay.home,
         input="",

@@ -18,8 +18,8 @@ from relay.eventbus import EventBus, handles
 from relay.features import bus_connection
 from relay.features.bus_connection import LEDGER_RETRY, NAME_RETRY, RETRY, BusConnection
 from relay.lifecycle import Describe
-from relay.messaging.client import MessagingClient, current_client
-from relay.messaging.events import ClientOpened, StatusReported
+from relay.messaging.client import MessagingClient
+from relay.messaging.events import ClientOpened, StatusReported, current_client
 from relay.storage.journal import Journal
 from relay.terminal.events import Notify
 from session.fake_agent import FakeAgent, ps, settings

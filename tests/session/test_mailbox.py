@@ -23,8 +23,8 @@ from relay.injection.events import Inject, MayBegin
 from relay.injection.injection import Injection, Outcome, Result
 from relay.lifecycle import Describe, Identity, SessionClosed, SessionReady, SessionSettling
 from relay.message import Message, OutgoingMessage, Priority, State
-from relay.messaging.client import CurrentClient, MessagingClient
-from relay.messaging.events import ClientOpened, InHand, MessageGiven, MessageStored
+from relay.messaging.client import MessagingClient
+from relay.messaging.events import ClientOpened, CurrentClient, InHand, MessageGiven, MessageStored
 from relay.messaging.ledger import Ledger
 from relay.messaging.runaway import Limits
 from relay.state.events import PromptSubmitted

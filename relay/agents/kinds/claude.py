@@ -13,7 +13,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +43,7 @@ from relay.agents.transcript_lines import (
 )
 from relay.agents.usage import Charge, OneCharge, Tokens, UsageFormat, number
 from relay.agents.version import numbers
+from relay.dataclass import replace
 from relay.errors import ConfigError
 
 if TYPE_CHECKING:

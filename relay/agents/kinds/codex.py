@@ -17,7 +17,6 @@ import json
 import re
 import shutil
 import uuid
-from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +36,7 @@ from relay.agents.transcript_lines import (
     text_of,
 )
 from relay.agents.usage import Charge, Tokens, UsageFormat, number
+from relay.dataclass import replace
 
 if TYPE_CHECKING:
     from relay.agents.door import Door, Site
