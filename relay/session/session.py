@@ -7,6 +7,7 @@ launch ─→ Session.run ─┬→ EventBus ←→ features (relay.session.feat
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import time
