@@ -333,14 +333,15 @@ class MessagingClient:
         def settle(ledger: Ledger) -> str | None:
             return ledger.inbox.settle(self.team, self.name, id, state, detail, route=route, role=role)
 
-        def settled(sender: str | None) -> None:
-            if sender is None:  # the receipt is for another home
-                self._receiver.publisher.wake()
-            else:
-                injected = (id, route, role) if state is State.INJECTED else None
-                ring_back(self._listener.tracker.home, self.team, sender, injected)
+        injected = (id, route, role) if state is State.INJECTED else None
+        await self._ledger.run(settle, lambda sender: self._settled(sender, injected))
 
-        await self._ledger.run(settle, settled)
+    def _settled(self, sender: str | None, injected: tuple[str, str | None, str | None] | None) -> None:
+        """Tell the sender of a message in this home; None: the receipt is for another home."""
+        if sender is None:
+            self._receiver.publisher.wake()
+        else:
+            ring_back(self._listener.tracker.home, self.team, sender, injected)
 
     async def roster(self, name: str | None = None) -> list[Presence]:
         """Return all known agents of the team, by name; for agents of this home, always up to date.

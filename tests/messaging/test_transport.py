@@ -19,6 +19,7 @@ from relay.transport.connector import Connector
 from relay.transport.credentials import Login
 from relay.transport.endpoint import Endpoint, endpoints
 from relay.transport.mqtt import ConnectionLost, MqttTransport
+from support import eventually
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -191,6 +192,35 @@ def test_a_connection_that_takes_nothing_more_can_be_closed(politely: bool) -> N
         assert 0 < sum(map(len, ended)) < 16 << 20
 
     closed = asyncio.Event()
+    asyncio.run(scenario())
+
+
+def test_nothing_is_sent_at_qos_0_while_the_broker_takes_nothing() -> None:
+    """Otherwise, all that a program outside might listen to would pile up behind a broker that hangs."""
+    wakes, received = asyncio.Event(), bytearray()
+
+    async def hanging(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1024)
+        writer.write(b"\x20\x02\x00\x00")
+        await wakes.wait()
+        while part := await reader.read(1 << 20):
+            received.extend(part)
+
+    async def scenario() -> None:
+        async with asyncio.timeout(20), serving(hanging) as endpoint:
+            connection = MqttTransport(endpoint, NOBODY)
+            await connection.connect()
+            sent = 0
+            while connection.send("a", bytes(1 << 16)):
+                sent += 1
+                assert sent < 1000
+            wakes.set()
+            await eventually(lambda: connection.send("a", b"the last one"))
+            await eventually(lambda: received.endswith(b"the last one"))
+            assert len(received) > sent << 16
+            connection.close()
+            assert not connection.send("a", b"too late")
+
     asyncio.run(scenario())
 
 

@@ -104,7 +104,7 @@ READ = [
 SEND = [
     Step(_OUTBOX + "send"),
     Step(_CLIENT + "_sent"),
-    Step(_PUBLISH, "message"),
+    Step("relay.transport.mqtt:MqttTransport.send"),
     Step(_OUTBOX + "outcomes"),
 ]
 TYPE = [
@@ -338,7 +338,7 @@ PAIRS = [
     for pair in (set(pair) - {None} for pair in itertools.zip_longest(_EDGES, _MIDDLE))
 ]
 """Each step once: one session dies at one in the middle of a life, another at one at its start or end."""
-ONCE = [*RELOAD, Step(_HANDLERS + "_start"), Step(_PUBLISH, "message"), Step(_LINK + "done")]
+ONCE = [*RELOAD, Step(_HANDLERS + "_start"), Step("relay.transport.mqtt:MqttTransport.send"), Step(_LINK + "done")]
 """Steps that a second session in the same life does not reach."""
 REPEATED = [Death(step, when) for step, when in itertools.product(STEPS, WHENS) if step not in ONCE]
 SOME = {
