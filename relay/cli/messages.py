@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from relay import names
-from relay.cli.arguments import add_json, add_limit, add_team, agent_name
+from relay.cli.arguments import LATEST, add_json, add_limit, add_team, agent_name
 from relay.cli.output import GREEN, RED, YELLOW, day_and_time, latest, print_list, print_table, short_id
 from relay.control import guard
 from relay.home import Home
@@ -75,13 +75,9 @@ def run(args: argparse.Namespace) -> int:
     advice = "an agent sees only its own messages. Leave out --team."
     own = guard.as_itself(home, "messages", team=args.team, advice=advice)
     with Ledger(home.ledger) as ledger:
-        select = partial(
-            ledger.messages,
-            team=own.team if own else args.team or os.environ.get("RELAY_TEAM") or None,
-            to=args.to,
-            sender=args.sender,
-            of=own.name if own else None,
-        )
+        team = own.team if own else args.team or os.environ.get("RELAY_TEAM") or None
+        of = own.name if own else None
+        select = partial(ledger.messages, team=team, to=args.to, sender=args.sender, of=of)
         states = set(State) if args.state is None else {State(args.state)}
         named = {names.key(word) for word in args.words if _is_name(ledger, word)}
         ids = {ledger.find(word).message.id for word in args.words if names.key(word) not in named}
@@ -92,11 +88,16 @@ def run(args: argparse.Namespace) -> int:
 
         if args.follow:
             return _follow(ledger, select, wanted, args)
-        found = [entry for entry in select() if wanted(entry.message)]
+        filtered = args.words or args.state
+        most = None if filtered or args.all or (args.json and args.limit is None) else args.limit or LATEST
+        found = [entry for entry in select(limit=most) if wanted(entry.message)]
+        earlier = 0
+        if most is not None:
+            earlier = ledger.count(team=team, to=args.to, sender=args.sender, of=of) - len(found)
     empty = "There are no messages. Send one with `relay send NAME TEXT`."
     if args.words or args.to or args.sender or args.team or args.state:
         empty = "No message matches. `relay messages` lists all."
-    print_list(args, found, _public, _row, colours=_colours, noun="message", empty=empty)
+    print_list(args, found, _public, _row, colours=_colours, noun="message", empty=empty, earlier=earlier)
     return 0
 
 

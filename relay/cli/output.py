@@ -107,20 +107,20 @@ def print_list(
     colours: Callable[[T], Mapping[int, str]] = lambda _: {},
     empty: str = "",
     noun: str = "",
+    earlier: int = 0,
 ) -> None:
     """Print `found` as JSON (its `public` forms) or as a table of its `row`s below `header`.
 
     right, colours: as in `print_table`.
     noun: names the entries of a list with `add_limit`. Print only its `latest` entries, and to standard error
-    how many are omitted, or `empty`.
+    how many are omitted, or `empty`. earlier: how many there are before those in `found`.
     """
     shown = latest(found, args) if noun else found
     if args.json:
         print_json(list(map(public, shown)))
         return
-    if noun and len(shown) < len(found):
-        earlier = count(len(found) - len(shown), f"earlier {noun}")
-        print(f"({earlier} omitted; --all shows all.)", file=sys.stderr)
+    if noun and (earlier := earlier + len(found) - len(shown)):
+        print(f"({count(earlier, f'earlier {noun}')} omitted; --all shows all.)", file=sys.stderr)
     if found:
         above: list[Sequence[str]] = [header] if header else []
         print_table(

@@ -124,8 +124,33 @@ class Ledger(LedgerDatabase):
 
         of: only messages from and to the current or last owner of this name; requires `team`.
         """
+        where, values = self._selection(team, to, sender, of)
+        rows = self.rows(
+            f"SELECT {COLUMNS}, team FROM messages WHERE {where} "
+            f"ORDER BY time DESC, place DESC LIMIT ?{len(values) + 1}",
+            *values,
+            -1 if limit is None else limit,
+        )
+        return [LedgerEntry(message_of(message), team) for *message, team in reversed(rows)]
+
+    def count(
+        self,
+        *,
+        team: str | None = None,
+        to: str | None = None,
+        sender: str | None = None,
+        of: str | None = None,
+    ) -> int:
+        """Return the number of messages that `messages` returns without a limit."""
+        where, values = self._selection(team, to, sender, of)
+        return int(self.rows(f"SELECT count(*) FROM messages WHERE {where}", *values)[0][0])
+
+    def _selection(
+        self, team: str | None, to: str | None, sender: str | None, of: str | None
+    ) -> tuple[str, list[str | None]]:
+        """Return the condition that selects these messages, and its parameters."""
         conditions = ["NOT hidden"]
-        values: list[str | int | None] = [-1 if limit is None else limit]
+        values: list[str | None] = []
         for column, value in (("team", team), ("to_key", to), ("sender_key", sender)):
             if value is not None:
                 values.append(names.key(value))
@@ -136,12 +161,7 @@ class Ledger(LedgerDatabase):
             its = f"{{}} = ?{len(values) - 1} AND ifnull({{}}, ?{len(values)}) IS ?{len(values)}"
             sent = f"told IS NOT NULL AND {its.format('sender_key', 'sent_by')}"
             conditions.append(f"({its.format('to_key', 'owner')} OR {sent})")
-        rows = self.rows(
-            f"SELECT {COLUMNS}, team FROM messages WHERE {' AND '.join(conditions)} "
-            "ORDER BY time DESC, place DESC LIMIT ?1",
-            *values,
-        )
-        return [LedgerEntry(message_of(message), team) for *message, team in reversed(rows)]
+        return " AND ".join(conditions), values
 
     def lookup(self, ids: Iterable[str]) -> list[LedgerEntry]:
         """Return the messages with these ids that this home sent."""

@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 
 from ledgers import send
+from relay.cli.main import dispatch
 from relay.home import Home
+from relay.message import Message
 from relay.messaging.ledger import Ledger
+from relay.messaging.ledger_database import message_of
 from relay.storage.journal import Journal
 from support import Relay
 
@@ -102,6 +105,27 @@ def test_messages_are_chosen_by_an_agents_name_or_an_id(relay: Relay, ledger: Le
         assert bodies(relay, "you") == []
         error = relay("messages", "Eve", check=False)
         assert error.returncode == 1 and "begins with 'Eve'" in error.stderr
+
+
+def test_a_list_reads_no_more_messages_than_it_shows(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """However many there are."""
+    monkeypatch.setenv("RELAY_HOME", str(home))
+    with Ledger(Home.from_env({"RELAY_HOME": str(home)}).ensure().ledger) as ledger:
+        for number in range(60):
+            send(ledger, "default", "Alice", ["Bob"], f"body {number}")
+    read: list[Message] = []
+
+    def reads(row: list[object]) -> Message:
+        read.append(message_of(row))
+        return read[-1]
+
+    monkeypatch.setattr("relay.messaging.ledger.message_of", reads)
+    for arguments, most in (([], 50), (["-n", "3"], 3), (["--to", "Bob", "-n", "3"], 3), (["--all"], 60)):
+        read.clear()
+        assert dispatch(["messages", *arguments]) == 0
+        assert (len(read), len(capsys.readouterr().out.splitlines())) == (most, most)
 
 
 def test_only_the_latest_messages_are_shown_by_default(relay: Relay, home: Path) -> None:
