@@ -24,9 +24,10 @@ def fleet_team(home: Home, name: str) -> str | None:
         from relay import settings  # 3 ms
 
         here = Path.cwd()
-        own = home.config / settings.FILE
-        if not os.environ.get("RELAY_TEAM") and (settings.find(here) or own.is_file()):
-            from relay.supervision import fleet_file  # 20 ms
+        files = filter(None, (settings.find(here), home.config / settings.FILE))
+        described = any(each.is_file() and b"agents" in each.read_bytes() for each in files)
+        if described and not os.environ.get("RELAY_TEAM"):
+            from relay.supervision import fleet_file  # 30 ms
 
             fleet = fleet_file.load(home, here)
             if fleet.find(name) is not None:

@@ -312,7 +312,8 @@ def test_a_silent_program_does_not_wait_for_its_session(terminal: Open, relay: R
     go = relay.home / "go"
     os.mkfifo(go)
     waits = f"open({str(go)!r}).read()\n"
-    patient = "import sys, relay.shim.shim as shim\nshim.FAREWELL = 600.0\n"
+    patient = "import sys\nfrom relay.session import launch\nfrom relay.shim import shim\n"
+    patient += "shim.FAREWELL = launch.FIRST_WORDS = 600.0\n"
     wrap = f"{patient}from relay.__main__ import main\nsys.exit(main())"
     alice = terminal(
         sys.executable, "-c", wrap, "wrap", "-n", "Alice", "sh", "-c", "exit 3", env=session_patch(waits)
