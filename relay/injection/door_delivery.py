@@ -49,8 +49,8 @@ OFFER_TIMEOUT = 5.0
 FAILURES = 2
 """Failures in a row after which the door is left for the rest of the run."""
 
-PAUSE = 5.0
-"""Seconds after the first failure in which texts take another way."""
+PAUSE = 25.0
+"""Seconds after the first failure in which texts take another way: an inbox may drop what it has just had."""
 
 AGAIN_TIMEOUT = 5.0
 """Seconds for the mailbox to give a message again, which goes before later ones."""
@@ -267,14 +267,13 @@ class DoorDelivery:
 
     def obstacle(self) -> Verdict | None:
         """Return what prevents an offer now; None if nothing does."""
-        reported, idle = self._view.hooks, self._door.idle()
-        if reported is not None and reported.state != "ready":
-            failed = reported.state == "failed"
-            # Esc fires no Stop.
-            over = reported.age >= FAILURE if failed else idle and reported.age >= WORK_LEASE
-            if not over:
-                self._trust.free()
-                return working(f"its hooks say that it is {reported.state}", LOOK_EVERY)
+        reported = self._view.hooks
+        state, age = ("ready", 0.0) if reported is None else (reported.state, reported.age)
+        lease = {"ready": 0.0, "failed": FAILURE}.get(state, WORK_LEASE)
+        idle = self._door.idle() if age >= lease else False
+        if age < lease or (lease == WORK_LEASE and not idle):  # Esc fires no Stop, but the door knows
+            self._trust.free()
+            return working(f"its hooks say that it is {state}", LOOK_EVERY)
         if idle is False:
             self._trust.busy()
             return working("it says that it works, or shows a dialog", LOOK_EVERY)
