@@ -1,4 +1,4 @@
-"""door.mjs, with which relay's plug-ins in agents take texts: what becomes of each offer, whoever dies."""
+"""door.mjs, with which relay's plug-ins in agents take texts: the outcome of each offer, whoever dies."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ print(await dead.offer("a"), await session.withdraw("a"), given)
 
 
 def test_a_text_that_is_withdrawn_too_late_keeps_no_other_waiting(tmp_path: Path) -> None:
-    """Who asked last hears what becomes of it; if it is not taken, it is withdrawn."""
+    """Who asked last learns the outcome; a text that is not taken is withdrawn."""
     assert run(
         tmp_path,
         """

@@ -164,7 +164,7 @@ def test_the_door_stays_open_after_a_new_conversation(rig: Rig, agent: Agent) ->
     ann.settles(1)
     ann.alice.becomes("ready")
     ann.alice.say(agent.clear)
-    rig.wait(lambda: not ann.alice.shows("] before ["), "it has another conversation")
+    rig.wait(lambda: not ann.alice.shows(r"\] before \["), "it has another conversation")
     ann.drafts()
     ann.sends("after")
     assert ann.settles(2) == ["door", "door"]

@@ -41,7 +41,7 @@ class PluginDoor(Door):
         return not Path(working(self.site.directory)).exists()
 
     async def offer(self, offer: Offer) -> OfferState:
-        """Return what becomes of `offer` once it is accepted: the agent asks its prompt hook first."""
+        """Return the outcome, which follows the acceptance: the agent asks its prompt hook first."""
         if not await self._send({"offer": offer.id, "text": offer.text}):
             return OfferState.REFUSED
         state = await self._answer(offer)
