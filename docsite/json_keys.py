@@ -240,7 +240,8 @@ OUTPUTS = (
             "directives.not_heeded, directives.not_told_apart": "ignored: because of the setting "
             "`directives`; possibly read before",
             "held, stored": "its messages that are held, and those stored for it",
-            "waiting, obstacle": "texts waiting to be typed, and what prevents it",
+            "waiting, obstacle": "texts waiting to be given, and what prevents it",
+            "door": "whether its own inbox takes texts, and if not, why; empty if this kind has none",
             "bus": "`connected to ...`, or why not",
             "viewers": "the number of viewers",
             "notices": "notices that you have not seen yet",
@@ -384,6 +385,7 @@ OUTPUTS = (
             "commands": "the commands that select it",
             "reader, inject, fullscreen, hooks": "how relay reads it, whether relay types into it, whether "
             "it is full-screen, and its hook protocol",
+            "ways": "how texts reach the installed agent, in order: `hooks`, `door`, `typed`",
             "rules": "the rules that detect its state",
         },
     ),

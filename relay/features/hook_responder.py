@@ -100,12 +100,12 @@ class HookResponder:
         messages = not _kind(event).forgets_prompts
         if not event.prompt:
             return await self._with_context(event, messages=messages)
-        known = await self._bus.ask(Recognize(event.prompt))
-        if Recognition.REPEATED in known:
+        known = next(iter(await self._bus.ask(Recognize(event.prompt))), Recognition())
+        if known.repeated:
             self._turn.end()
             return Answered(_kind(event).render(event, Reply(deny=_REPEATED)))
         # Rules have seen relay's own before it was given.
-        rules = None if Recognition.OURS in known else from_native(event)
+        rules = None if known.ours else from_native(event)
         results = await self._consult(rules, events.PromptSubmit(prompt=event.prompt))
         decision = decide(results)
         if decision.refused:
@@ -113,7 +113,7 @@ class HookResponder:
             reason = refused_prompt(results) or decision.reason
             return Answered(_kind(event).render(event, _reply_of(replace(decision, reason=reason))))
         apply(self._bus, results, event=event.event)
-        return await self._with_context(event, messages=messages)
+        return await self._with_context(event, messages=messages, first=known.sender)
 
     async def _tool_pre(self, event: NativeEvent) -> Answered:
         if (stopped := self._stopped(event)) is not None:
@@ -224,9 +224,9 @@ class HookResponder:
         return await self._bus.gather(Consult(rules, handlers, ending))
 
     async def _with_context(
-        self, event: NativeEvent, *, messages: bool = True, reply: Reply | None = None
+        self, event: NativeEvent, *, messages: bool = True, reply: Reply | None = None, first: str = ""
     ) -> Answered:
-        """Answer with `reply` and, if it can carry them, the waiting texts, including `messages`."""
+        """Answer with `reply` and, if it can carry them, `first` and the waiting texts, with `messages`."""
         reply = reply or Reply()
         carried = _kind(event).carries(event.name)
         refuses = reply.deny is not None or (reply.halt is not None and "halt" in carried)
@@ -235,7 +235,7 @@ class HookResponder:
             return Answered(_kind(event).render(event, reply))
         messages = messages and not _kind(event).ranks_context_above_user
         found = await self._bus.ask(Contribute(ROOM, messages=messages))
-        context = "\n\n".join(each.text for each in found)
+        context = "\n\n".join(filter(None, [first, *(each.text for each in found)]))
         return _answered(event, replace(reply, context=context, notice=_notice(found)), _together(found))
 
 

@@ -216,10 +216,11 @@ class Injector:
     @answers(Recognize)
     async def recognize(self, question: Recognize, _: object) -> Recognition:
         """Say whether relay gave the reported prompt, which proves what has arrived."""
-        if self._door.prompted(question.prompt):
-            return Recognition.REPEATED
-        self._typed.prompted(question.prompt)
-        return Recognition.OURS if self._view.gave(question.prompt) else Recognition.OTHERS
+        prompt = question.prompt
+        if self._door.prompted(prompt):
+            return Recognition(repeated=True)
+        self._typed.prompted(prompt)
+        return Recognition(ours=self._view.gave(prompt), sender=self._door.sender(prompt))
 
     # By its door, or typed.
 

@@ -22,9 +22,9 @@ from relay.agents.door import Door, NoDoor, Offer, OfferState
 from relay.agents.events import HookReported
 from relay.agents.tail import Tail
 from relay.errors import MessageRefused
-from relay.eventbus import EventBus, answers, handles
+from relay.eventbus import EventBus, handles
 from relay.injection import layout
-from relay.injection.events import Contribute, Contribution, InjectionDeferred, InjectionEnded
+from relay.injection.events import InjectionDeferred, InjectionEnded
 from relay.injection.gate import TypingGate
 from relay.injection.injection import Injection, Outcome, Proof, Result
 from relay.injection.late_texts import LateTexts
@@ -76,8 +76,7 @@ class _Given:
 
     records: the transcripts at the offer, with their sizes.
     outcome: as an earlier session saw it, but may not have recorded it.
-    heard:   the agent's prompt hook has reported it. vouched: it was told who has sent it.
-    ended:   the agent has ended.
+    heard:   the agent's prompt hook has reported it. ended: the agent has ended.
     """
 
     offer: Offer
@@ -85,7 +84,6 @@ class _Given:
     records: dict[str, int]
     outcome: Outcome | None = None
     heard: bool = False
-    vouched: bool = False
     ended: bool = False
 
     def kept(self, outcome: Outcome | None = None) -> dict[str, Any]:
@@ -268,21 +266,6 @@ class DoorDelivery:
             return False
         return self._gate.hooked and self._trust.usable and not self._door.closed()
 
-    @answers(Contribute)
-    async def vouch(self, _: Contribute, __: object) -> Contribution | None:
-        """Say who has sent the text, if the agent says that another agent has."""
-        given = self._given
-        if given is None or not given.heard or given.vouched or not self._door.foreign:
-            return None
-        given.vouched = True
-        last = given.injections[-1]
-        if last.quotes_others and not last.by_user:
-            return None
-        who = "your user, with `relay send`" if last.by_user else "relay, which your user runs"
-        return Contribution(
-            f"{given.offer.mark} comes from {who}, and not from another session.", lambda _: None
-        )
-
     def obstacle(self) -> Verdict | None:
         """Return what prevents an offer now; None if nothing does."""
         reported, idle = self._view.hooks, self._door.idle()
@@ -312,6 +295,18 @@ class DoorDelivery:
         for injection in waiting:
             self._queue.discard(injection, _injected("hook"))
         return repeats
+
+    def sender(self, prompt: str) -> str:
+        """Return who has sent the reported `prompt`, if the agent says that another agent has; else ""."""
+        given = self._given
+        if given is None or given.offer.mark not in prompt or not self._door.foreign:
+            return ""
+        last = given.injections[-1]
+        if last.quotes_others and not last.by_user:
+            return ""
+        who = "your user, with `relay send`" if last.by_user else "relay, which your user runs"
+        mark = given.offer.mark.strip("[/]")
+        return f"The text of [{mark}] comes from {who}, not from another session."
 
     async def give(self, prompt: Prompt) -> None:
         """Give `prompt`, which has begun, and end its injections; put back what was not given."""

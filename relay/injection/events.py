@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum
 
 from relay.agents.hook_reply import ReplyOutcome
 from relay.eventbus import Event, Question
@@ -104,12 +103,18 @@ class Occupied(Question[str]):
     """Name what keeps a ready agent from being idle: what is waiting for it; no answer if nothing is."""
 
 
-class Recognition(Enum):
-    """A prompt that the agent reports, as relay knows it."""
+@dataclass(frozen=True, slots=True)
+class Recognition:
+    """A prompt that the agent reports, as relay knows it.
 
-    OTHERS = "others"  # the user's, or not only relay's
-    OURS = "ours"  # relay gave it, and nothing else with it
-    REPEATED = "repeated"  # relay gave it, and the agent has already got it
+    ours:     relay gave it, and nothing else with it.
+    repeated: relay gave it, and the agent has already got it.
+    sender:   a sentence that says who has sent it, if the agent says another; else "".
+    """
+
+    ours: bool = False
+    repeated: bool = False
+    sender: str = ""
 
 
 @dataclass(frozen=True, slots=True)

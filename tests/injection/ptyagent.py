@@ -29,7 +29,6 @@ from relay.injection.events import (
     InjectionDeferred,
     InjectionEnded,
     MayBegin,
-    Recognition,
     Recognize,
     Withdraw,
 )
@@ -134,7 +133,7 @@ class PtyAgent(AgentTerminal):
 
     async def report_prompt(self, prompt: str) -> bool:
         """Report from the agent's hook that `prompt` was submitted; return whether it is relay's."""
-        return Recognition.OURS in await self.bus.ask(Recognize(prompt))
+        return any(known.ours for known in await self.bus.ask(Recognize(prompt)))
 
     def looks(self, group: int) -> Waiting:
         return process_wait.look(group)
