@@ -20,6 +20,7 @@ from typing import Any
 
 from relay.agents.door import Door, NoDoor, Offer, OfferState
 from relay.agents.events import HookReported
+from relay.agents.hook_event import NativeName
 from relay.agents.tail import Tail
 from relay.errors import MessageRefused
 from relay.eventbus import EventBus, handles
@@ -64,6 +65,7 @@ LOOK_EVERY = 0.1
 SILENT = "nothing shows that the model has got it"
 """The failure of a door without a proof."""
 
+_ENDS = frozenset({NativeName.STOP, NativeName.STOP_FAILURE, NativeName.SESSION_START})
 _SITE, _LEFT = "site", "door left"
 _BUDGET = 1 << 20  # bytes of the transcript that are read at once
 
@@ -202,6 +204,8 @@ class DoorDelivery:
         self._trust = _Trust(clock)
         self._late = LateTexts(queue, progress)
         self._given: _Given | None = None
+        self._clock = clock
+        self._unended: float | None = None  # when the turn was offered that no hook has reported as ended
         self.ids: frozenset[str] = frozenset()
 
     @handles(SessionBegan)
@@ -224,6 +228,8 @@ class DoorDelivery:
     def reported(self, event: HookReported) -> None:
         """Follow the agent's own session, and its transcript."""
         its, site = event.event, self._door.site
+        if its.name in _ENDS and not its.agent_id:
+            self._unended = None
         found = its.session_id or site.session_id, its.transcript_path or site.transcript
         if not its.agent_id and found != (site.session_id, site.transcript):
             site.session_id, site.transcript = found
@@ -269,6 +275,8 @@ class DoorDelivery:
     def obstacle(self) -> Verdict | None:
         """Return what prevents an offer now; None if nothing does."""
         reported, idle = self._view.hooks, self._door.idle()
+        if self._given is None and self._turn_lasts():
+            return working("its hooks have not reported the end of its turn", LOOK_EVERY)
         if reported is not None and reported.state != "ready":
             failed = reported.state == "failed"
             # Esc fires no Stop.
@@ -284,6 +292,13 @@ class DoorDelivery:
         if (left := max(self._trust.wait, self._door.pause())) > 0:
             return working("its inbox takes no more texts for a moment", left)
         return None
+
+    def _turn_lasts(self) -> bool:
+        """Return True until the turn of the last offer has ended; Esc fires no Stop, but ends the animation."""
+        if self._unended is not None:
+            silent = min(self._clock() - self._unended, self._view.quiet())
+            self._unended = self._unended if silent < WORK_LEASE else None
+        return self._unended is not None
 
     def prompted(self, prompt: str) -> bool:
         """Record a prompt that the agent's hook reports; return True if the agent has already got it."""
@@ -343,6 +358,8 @@ class DoorDelivery:
         self._progress.keep(self._given.kept())
         self._view.given(offer.mark)
         self._bus.publish(PromptSubmitted(by_user=False))
+        if not self._door.hook_proves:  # its hooks may not report the beginning
+            self._unended = self._clock()
         return await self._outcome(self._given, await self._ask(self._door.offer(offer)))
 
     async def finish(self) -> None:
