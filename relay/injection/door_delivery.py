@@ -294,7 +294,7 @@ class DoorDelivery:
         return None
 
     def _turn_lasts(self) -> bool:
-        """Return True until the turn of the last offer has ended; Esc fires no Stop, but ends the animation."""
+        """Return True until the last turn has ended. Esc fires no Stop, but ends the agent's animation."""
         if self._unended is not None:
             silent = min(self._clock() - self._unended, self._view.quiet())
             self._unended = self._unended if silent < WORK_LEASE else None
