@@ -36,7 +36,7 @@ from relay.injection.queue import InjectionQueue
 from relay.injection.reply_delivery import TYPED
 from relay.lifecycle import SessionBegan
 from relay.state.events import PromptSubmitted
-from relay.state.readiness import FAILURE, WORK_LEASE, Verdict, working
+from relay.state.readiness import FAILURE, REPORT_LEASE, WORK_LEASE, Verdict, working
 from relay.state.view import AgentView
 from relay.storage.progress import Progress
 from relay.terminal.events import AgentExited, Notify
@@ -297,7 +297,7 @@ class DoorDelivery:
         """Return True until the last turn has ended. Esc fires no Stop, but ends the agent's animation."""
         if self._unended is not None:
             silent = min(self._clock() - self._unended, self._view.quiet())
-            self._unended = self._unended if silent < WORK_LEASE else None
+            self._unended = self._unended if silent < REPORT_LEASE else None
         return self._unended is not None
 
     def prompted(self, prompt: str) -> bool:

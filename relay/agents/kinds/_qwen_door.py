@@ -51,6 +51,7 @@ _NOTE = "offered"  # the file of the run that says which session got the last fr
 
 class QwenDoor(Door):
     limit = 500_000  # it takes lines of 1 MiB, and JSON may need twice the bytes
+    delay = 10.0  # a busy one
     hook_proves = False
     hook_stops = False
     foreign = True
