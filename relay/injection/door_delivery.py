@@ -148,6 +148,12 @@ class _Trust:
         )
 
     @property
+    def pause(self) -> float | None:
+        """Seconds until it may be used after a failure; None if it is not paused."""
+        left = self._again - self._clock()
+        return left if left > 0 and not self.left else None
+
+    @property
     def wait(self) -> float:
         """Seconds until a busy door may be asked again."""
         return self._next - self._clock()
@@ -272,6 +278,10 @@ class DoorDelivery:
             return False
         return self._gate.hooked and self._trust.usable and not self._door.closed()
 
+    def wake(self, wait: float | None) -> float | None:
+        """Return the seconds to wait instead of `wait`: less if the door may be used before that."""
+        return min((each for each in (wait, self._trust.pause) if each is not None), default=None)
+
     def obstacle(self) -> Verdict | None:
         """Return what prevents an offer now; None if nothing does."""
         reported, idle = self._view.hooks, self._door.idle()
@@ -368,9 +378,11 @@ class DoorDelivery:
             return
         again = given.outcome is not None
         try:
-            outcome = given.outcome or await self._outcome(
-                given, await self._ask(self._door.settle(given.offer))
-            )
+            outcome = given.outcome
+            if outcome is None:
+                state = await self._ask(self._door.settle(given.offer))
+                # What is withdrawn because a session has ended is no failure of the door.
+                outcome = None if state is OfferState.REFUSED else await self._outcome(given, state)
         except BaseException:
             if self._queue.closed:
                 self._end(given.injections, _uncertain("the session ended while it was being given"))
