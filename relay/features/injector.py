@@ -233,7 +233,7 @@ class Injector:
             if not self._queue:
                 await self._news.wait()
             elif isinstance(way := self._way(), Verdict):
-                await self._news.wait(way.wait)
+                await self._news.wait(self._door.wake(way.wait))
             elif first := self._gate.next():
                 await self._inject(first, way)
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from relay.agents.door import Door, NoDoor, Offer, OfferState
 from relay.agents.events import HookReported
+from relay.agents.hook_event import NativeName
 from relay.agents.tail import Tail
 from relay.dataclass import asdict, dataclass
 from relay.errors import MessageRefused
@@ -35,7 +36,7 @@ from relay.injection.queue import InjectionQueue
 from relay.injection.reply_delivery import TYPED
 from relay.lifecycle import SessionBegan
 from relay.state.events import PromptSubmitted
-from relay.state.readiness import FAILURE, WORK_LEASE, Verdict, working
+from relay.state.readiness import FAILURE, REPORT_LEASE, WORK_LEASE, Verdict, working
 from relay.state.view import AgentView
 from relay.storage.progress import Progress
 from relay.terminal.events import AgentExited, Notify
@@ -64,6 +65,7 @@ LOOK_EVERY = 0.1
 SILENT = "nothing shows that the model has got it"
 """The failure of a door without a proof."""
 
+_ENDS = frozenset({NativeName.STOP, NativeName.STOP_FAILURE, NativeName.SESSION_START})
 _SITE, _LEFT = "site", "door left"
 _BUDGET = 1 << 20  # bytes of the transcript that are read at once
 
@@ -146,6 +148,12 @@ class _Trust:
         )
 
     @property
+    def pause(self) -> float | None:
+        """Seconds until it may be used after a failure; None if it is not paused."""
+        left = self._again - self._clock()
+        return left if left > 0 and not self.left else None
+
+    @property
     def wait(self) -> float:
         """Seconds until a busy door may be asked again."""
         return self._next - self._clock()
@@ -202,6 +210,8 @@ class DoorDelivery:
         self._trust = _Trust(clock)
         self._late = LateTexts(queue, progress)
         self._given: _Given | None = None
+        self._clock = clock
+        self._unended: float | None = None  # when the turn was offered that no hook has reported as ended
         self.ids: frozenset[str] = frozenset()
 
     @handles(SessionBegan)
@@ -223,6 +233,8 @@ class DoorDelivery:
     def reported(self, event: HookReported) -> None:
         """Follow the agent's own session, and its transcript."""
         its, site = event.event, self._door.site
+        if its.name in _ENDS and not its.agent_id:
+            self._unended = None
         found = its.session_id or site.session_id, its.transcript_path or site.transcript
         if not its.agent_id and found != (site.session_id, site.transcript):
             site.session_id, site.transcript = found
@@ -265,8 +277,14 @@ class DoorDelivery:
             return False
         return self._gate.hooked and self._trust.usable and not self._door.closed()
 
+    def wake(self, wait: float | None) -> float | None:
+        """Return the seconds to wait instead of `wait`: less if the door may be used before that."""
+        return min((each for each in (wait, self._trust.pause) if each is not None), default=None)
+
     def obstacle(self) -> Verdict | None:
         """Return what prevents an offer now; None if nothing does."""
+        if self._given is None and self._turn_lasts():
+            return working("its hooks have not reported the end of its turn", LOOK_EVERY)
         reported = self._view.hooks
         state, age = ("ready", 0.0) if reported is None else (reported.state, reported.age)
         lease = {"ready": 0.0, "failed": FAILURE}.get(state, WORK_LEASE)
@@ -282,6 +300,13 @@ class DoorDelivery:
         if (left := max(self._trust.wait, self._door.pause())) > 0:
             return working("its inbox takes no more texts for a moment", left)
         return None
+
+    def _turn_lasts(self) -> bool:
+        """Return True until the last turn has ended. Esc fires no Stop, but ends the agent's animation."""
+        if self._unended is not None:
+            silent = min(self._clock() - self._unended, self._view.quiet())
+            self._unended = self._unended if silent < REPORT_LEASE else None
+        return self._unended is not None
 
     def prompted(self, prompt: str) -> bool:
         """Record a prompt that the agent's hook reports; return True if the agent has already got it."""
@@ -341,6 +366,8 @@ class DoorDelivery:
         self._progress.keep(self._given.kept())
         self._view.given(offer.mark)
         self._bus.publish(PromptSubmitted(by_user=False))
+        if not self._door.hook_proves:  # its hooks may not report the beginning
+            self._unended = self._clock()
         return await self._outcome(self._given, await self._ask(self._door.offer(offer)))
 
     async def finish(self) -> None:
@@ -349,9 +376,11 @@ class DoorDelivery:
             return
         again = given.outcome is not None
         try:
-            outcome = given.outcome or await self._outcome(
-                given, await self._ask(self._door.settle(given.offer))
-            )
+            outcome = given.outcome
+            if outcome is None:
+                state = await self._ask(self._door.settle(given.offer))
+                # What is withdrawn because a session has ended is no failure of the door.
+                outcome = None if state is OfferState.REFUSED else await self._outcome(given, state)
         except BaseException:
             if self._queue.closed:
                 self._end(given.injections, _uncertain("the session ended while it was being given"))

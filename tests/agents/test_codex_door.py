@@ -159,7 +159,7 @@ def test_a_text_is_withdrawn_when_its_user_turns_to_another_conversation(
         async with asyncio.timeout(60):
             while codex.queue():  # noqa: ASYNC110 (a file)
                 await asyncio.sleep(0.01)
-            while await door.settle(sent) is not OfferState.REFUSED:
+            while await door.settle(sent) is not OfferState.REFUSED:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         assert not watch.done()
         watch.cancel()

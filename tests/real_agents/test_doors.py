@@ -53,8 +53,8 @@ class Drafting:
         env = session_patch(WRITES.format(path=str(self.written)))
         self.alice = rig.wrap(agent, "Alice", *script, arguments=agent.free if draft else (), env=env)
         if agent.name == "codex":  # its queue belongs to a conversation
-            self.alice.say("Let us begin.")
-            self.alice.receives("Let us begin.")
+            self.alice.say("Hello there.")
+            self.alice.receives("Hello there.")
             rig.wait(self.is_open, "its door is open")
             self.alice.becomes("ready")
         if draft:
@@ -114,7 +114,9 @@ def test_texts_of_all_kinds_reach_an_idle_agent_with_a_draft(rig: Rig, agent: Ag
     assert [told.count(f"[/relay {id}]") for id in ids] == [1] * len(ids)
     for body in BODIES:
         whole = layout.quote(layout.deface(layout.sanitise(body)))
-        assert any(whole.replace("</cross", each) in told for each in ("(/cross", "&lt;/cross", "</cross"))
+        assert any(whole.replace("</cross", each) in told for each in ("(/cross", "&lt;/cross", "</cross")), (
+            whole
+        )
     assert not (ann.alice.work / "shelled").exists()
     ann.is_untouched()
 
@@ -144,7 +146,12 @@ def test_a_working_agent_gets_a_text_with_its_tools_result(rig: Rig, agent: Agen
 
 @pytest.mark.agents("claude", "opencode")
 def test_a_dialog_is_neither_answered_nor_disturbed(rig: Rig, agent: Agent) -> None:
-    ann = Drafting(rig, agent, Rule("begin", Step(calls=(Shell("touch approved"),)), "It ran."), draft=False)
+    ann = Drafting(
+        rig,
+        agent,
+        Rule("begin", Step(calls=(Shell("touch approved", escalate=True),)), "It ran."),
+        draft=False,
+    )
     ann.sends("begin now")
     ann.alice.sees(agent.permission)
     ann.sends("during the dialog")

@@ -338,7 +338,12 @@ PAIRS = [
     for pair in (set(pair) - {None} for pair in itertools.zip_longest(_EDGES, _MIDDLE))
 ]
 """Each step once: one session dies at one in the middle of a life, another at one at its start or end."""
-ONCE = [*RELOAD, Step(_HANDLERS + "_start"), Step("relay.transport.mqtt:MqttTransport.send"), Step(_LINK + "done")]
+ONCE = [
+    *RELOAD,
+    Step(_HANDLERS + "_start"),
+    Step("relay.transport.mqtt:MqttTransport.send"),
+    Step(_LINK + "done"),
+]
 """Steps that a second session in the same life does not reach."""
 REPEATED = [Death(step, when) for step, when in itertools.product(STEPS, WHENS) if step not in ONCE]
 SOME = {

@@ -27,6 +27,9 @@ from relay.text import one_line
 RECEIPT_TIMEOUT = 4.0
 """Seconds to wait for a receipt. A busy agent needs two."""
 
+LOOK_EVERY, LOOKS = 0.1, 10
+"""Seconds between two looks at the transcript after a second frame, and how many there are."""
+
 REFILL = 2.0
 """Seconds until it takes one more text, after it had too many: it takes 30 at once."""
 
@@ -48,6 +51,7 @@ _NOTE = "offered"  # the file of the run that says which session got the last fr
 
 class QwenDoor(Door):
     limit = 500_000  # it takes lines of 1 MiB, and JSON may need twice the bytes
+    delay = 10.0  # a busy one
     hook_proves = False
     hook_stops = False
     foreign = True
@@ -84,9 +88,17 @@ class QwenDoor(Door):
         if note.get("id") != offer.id:
             return OfferState.REFUSED  # no frame was sent
         transcript, session = text_of(note.get("transcript")), text_of(note.get("session"))
-        if any(self._has(path, offer.mark) for path in {transcript, self.site.transcript} - {""}):
+        paths = {transcript, self.site.transcript} - {""}
+        if any(self._has(path, offer.mark) for path in paths):
             return OfferState.DELIVERED
-        return await self._send(offer, session)
+        state = await self._send(offer, session)
+        for _ in range(
+            LOOKS if state is OfferState.ACCEPTED else 0
+        ):  # a frame may wake a queue that is stuck
+            if any(self._has(path, offer.mark) for path in paths):
+                return OfferState.DELIVERED
+            await asyncio.sleep(LOOK_EVERY)
+        return state
 
     def told(self, line: bytes) -> str:
         if b"[/relay " not in line or (entry := object_in(line)).get("type") != "user":
