@@ -20,21 +20,26 @@ def play(
     folder: Path,
     answers: list[str],
     use: Callable[[PluginDoor], Awaitable[object]],
-    requests: list[str] | None = None,
+    read: asyncio.Event | None = None,
 ) -> list[str]:
-    """Return the requests to a plug-in that writes the next of `answers`, a few lines, after each."""
-    requests = [] if requests is None else requests
-    connections = list[asyncio.Task[None] | None]()
+    """Return the requests to a plug-in that writes the next of `answers`, a few lines, after each.
+
+    read: set once it has read a request.
+    """
+    requests, connections = list[str](), list[asyncio.Task[None] | None]()
 
     async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connections.append(asyncio.current_task())
-        while line := await reader.readline():
-            requests.append(line.decode())
-            if len(requests) > len(answers):
-                break  # it dies
-            writer.write(answers[len(requests) - 1].encode())
-        writer.close()
         with suppress(OSError):  # the session has closed it
+            while line := await reader.readline():
+                requests.append(line.decode())
+                if read is not None:
+                    read.set()
+                if len(requests) > len(answers):
+                    break  # it dies
+                writer.write(answers[len(requests) - 1].encode())
+        writer.close()
+        with suppress(OSError):
             await writer.wait_closed()
 
     async def main() -> None:
@@ -114,17 +119,16 @@ def test_a_text_of_an_earlier_session_is_withdrawn(tmp_path: Path, answer: str, 
 def test_a_delivery_is_reported_later_too(tmp_path: Path) -> None:
     """After a session has stopped waiting for it, and after another has asked."""
 
-    requests = list[str]()
+    read = asyncio.Event()
 
     async def use(door: PluginDoor) -> None:
         offering = asyncio.ensure_future(door.offer(OFFER))
-        while not requests:
-            await asyncio.sleep(0)
+        await read.wait()
         offering.cancel()
         assert await door.settle(OFFER) is OfferState.ACCEPTED
         await door.delivered(OFFER)
 
-    play(tmp_path, [said("accepted"), said("accepted", "delivered")], use, requests)
+    play(tmp_path, [said("accepted"), said("accepted", "delivered")], use, read)
 
 
 def test_a_delivery_that_is_not_reported_never_comes(tmp_path: Path) -> None:
