@@ -16,19 +16,30 @@ from relay.agents.kinds._plugin_door import PluginDoor
 OFFER = Offer("an id", "[relay m from Bob] hello [/relay m]", "[/relay m]", "Bob")
 
 
-def play(folder: Path, answers: list[str], use: Callable[[PluginDoor], Awaitable[object]]) -> list[str]:
-    """Return the requests to a plug-in that writes the next of `answers`, a few lines, after each."""
+def play(
+    folder: Path,
+    answers: list[str],
+    use: Callable[[PluginDoor], Awaitable[object]],
+    read: asyncio.Event | None = None,
+) -> list[str]:
+    """Return the requests to a plug-in that writes the next of `answers`, a few lines, after each.
+
+    read: set once it has read a request.
+    """
     requests, connections = list[str](), list[asyncio.Task[None] | None]()
 
     async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connections.append(asyncio.current_task())
-        while line := await reader.readline():
-            requests.append(line.decode())
-            if len(requests) > len(answers):
-                break  # it dies
-            writer.write(answers[len(requests) - 1].encode())
-        writer.close()
         with suppress(OSError):  # the session has closed it
+            while line := await reader.readline():
+                requests.append(line.decode())
+                if read is not None:
+                    read.set()
+                if len(requests) > len(answers):
+                    break  # it dies
+                writer.write(answers[len(requests) - 1].encode())
+        writer.close()
+        with suppress(OSError):
             await writer.wait_closed()
 
     async def main() -> None:
@@ -108,14 +119,16 @@ def test_a_text_of_an_earlier_session_is_withdrawn(tmp_path: Path, answer: str, 
 def test_a_delivery_is_reported_later_too(tmp_path: Path) -> None:
     """After a session has stopped waiting for it, and after another has asked."""
 
+    read = asyncio.Event()
+
     async def use(door: PluginDoor) -> None:
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.01):
-                await door.offer(OFFER)
+        offering = asyncio.ensure_future(door.offer(OFFER))
+        await read.wait()
+        offering.cancel()
         assert await door.settle(OFFER) is OfferState.ACCEPTED
         await door.delivered(OFFER)
 
-    play(tmp_path, [said("accepted"), said("accepted", "delivered")], use)
+    play(tmp_path, [said("accepted"), said("accepted", "delivered")], use, read)
 
 
 def test_a_delivery_that_is_not_reported_never_comes(tmp_path: Path) -> None:
