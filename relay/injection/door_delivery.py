@@ -181,6 +181,27 @@ class _Trust:
         self._next = self._clock() + wait
 
 
+class _OfferedTurn:
+    """The turn that began with an offer, of an agent whose hooks may not report its beginning."""
+
+    def __init__(self, view: AgentView, clock: Callable[[], float]) -> None:
+        self._view = view
+        self._clock = clock
+        self._began: float | None = None
+
+    def begin(self) -> None:
+        self._began = self._clock()
+
+    def end(self) -> None:
+        self._began = None
+
+    def lasts(self) -> bool:
+        """Return True until it has ended. Esc fires no Stop, but ends the agent's animation."""
+        if self._began is not None and min(self._clock() - self._began, self._view.quiet()) >= REPORT_LEASE:
+            self._began = None
+        return self._began is not None
+
+
 class DoorDelivery:
     """Gives the prompts of one agent to its door.
 
@@ -201,7 +222,6 @@ class DoorDelivery:
     ) -> None:
         self._bus = bus
         self._door = door
-        self._view = view
         self._queue = queue
         self._gate = gate
         self._composer = composer
@@ -210,8 +230,7 @@ class DoorDelivery:
         self._trust = _Trust(clock)
         self._late = LateTexts(queue, progress)
         self._given: _Given | None = None
-        self._clock = clock
-        self._unended: float | None = None  # when the turn was offered that no hook has reported as ended
+        self._turn = _OfferedTurn(view, clock)
         self.ids: frozenset[str] = frozenset()
 
     @handles(SessionBegan)
@@ -227,14 +246,14 @@ class DoorDelivery:
             self._given = _Given.from_json(self._progress.kept)
         if self._given is not None:
             self.ids = frozenset(each.id for each in self._given.injections)
-            self._view.given(self._given.offer.mark)
+            self._gate.view.given(self._given.offer.mark)
 
     @handles(HookReported)
     def reported(self, event: HookReported) -> None:
         """Follow the agent's own session, and its transcript."""
         its, site = event.event, self._door.site
         if its.name in _ENDS and not its.agent_id:
-            self._unended = None
+            self._turn.end()
         found = its.session_id or site.session_id, its.transcript_path or site.transcript
         if not its.agent_id and found != (site.session_id, site.transcript):
             site.session_id, site.transcript = found
@@ -283,9 +302,9 @@ class DoorDelivery:
 
     def obstacle(self) -> Verdict | None:
         """Return what prevents an offer now; None if nothing does."""
-        if self._given is None and self._turn_lasts():
+        if self._given is None and self._turn.lasts():
             return working("its hooks have not reported the end of its turn", LOOK_EVERY)
-        reported = self._view.hooks
+        reported = self._gate.view.hooks
         state, age = ("ready", 0.0) if reported is None else (reported.state, reported.age)
         lease = {"ready": 0.0, "failed": FAILURE}.get(state, WORK_LEASE)
         idle = self._door.idle() if age >= lease else False
@@ -300,13 +319,6 @@ class DoorDelivery:
         if (left := max(self._trust.wait, self._door.pause())) > 0:
             return working("its inbox takes no more texts for a moment", left)
         return None
-
-    def _turn_lasts(self) -> bool:
-        """Return True until the last turn has ended. Esc fires no Stop, but ends the agent's animation."""
-        if self._unended is not None:
-            silent = min(self._clock() - self._unended, self._view.quiet())
-            self._unended = self._unended if silent < REPORT_LEASE else None
-        return self._unended is not None
 
     def prompted(self, prompt: str) -> bool:
         """Record a prompt that the agent's hook reports; return True if the agent has already got it."""
@@ -364,10 +376,10 @@ class DoorDelivery:
         offer = Offer(str(uuid.uuid4()), text, layout.closing_mark(mark), first.source)
         self._given = _Given(offer, together, _sizes(self._door.site.transcript))
         self._progress.keep(self._given.kept())
-        self._view.given(offer.mark)
+        self._gate.view.given(offer.mark)
         self._bus.publish(PromptSubmitted(by_user=False))
         if not self._door.hook_proves:  # its hooks may not report the beginning
-            self._unended = self._clock()
+            self._turn.begin()
         return await self._outcome(self._given, await self._ask(self._door.offer(offer)))
 
     async def finish(self) -> None:
