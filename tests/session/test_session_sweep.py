@@ -61,7 +61,7 @@ _PROGRESS = "relay.storage.progress:Progress."
 _OUTBOX = "relay.messaging.outbox:Outbox."
 _CLIENT = "relay.messaging.client:MessagingClient."
 _INBOX = "relay.messaging.inbox:Inbox."
-_PUBLISH = "relay.transport.mqtt:MqttTransport.publish"
+_MQTT = "relay.transport.mqtt:MqttTransport."
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +83,8 @@ START = [
     Step(_LINK + "ready"),
     Step(_HANDLERS + "_start"),
     Step("relay.messaging.ledger:NameRegistry.register"),
-    Step("relay.transport.mqtt:MqttTransport.connect"),
-    Step(_PUBLISH, "presence"),
+    Step(_MQTT + "connect"),
+    Step(_MQTT + "publish", "presence"),
 ]
 RESUME = [
     Step(_PROGRESS + "_read"),
@@ -104,7 +104,7 @@ READ = [
 SEND = [
     Step(_OUTBOX + "send"),
     Step(_CLIENT + "_sent"),
-    Step("relay.transport.mqtt:MqttTransport.send"),
+    Step(_MQTT + "send"),
     Step(_OUTBOX + "outcomes"),
 ]
 TYPE = [
@@ -338,12 +338,7 @@ PAIRS = [
     for pair in (set(pair) - {None} for pair in itertools.zip_longest(_EDGES, _MIDDLE))
 ]
 """Each step once: one session dies at one in the middle of a life, another at one at its start or end."""
-ONCE = [
-    *RELOAD,
-    Step(_HANDLERS + "_start"),
-    Step("relay.transport.mqtt:MqttTransport.send"),
-    Step(_LINK + "done"),
-]
+ONCE = [*RELOAD, Step(_HANDLERS + "_start"), Step(_MQTT + "send"), Step(_LINK + "done")]
 """Steps that a second session in the same life does not reach."""
 REPEATED = [Death(step, when) for step, when in itertools.product(STEPS, WHENS) if step not in ONCE]
 SOME = {
