@@ -50,8 +50,8 @@ OFFER_TIMEOUT = 5.0
 FAILURES = 2
 """Failures in a row after which the door is left for the rest of the run."""
 
-PAUSE = 5.0
-"""Seconds after the first failure in which texts take another way."""
+PAUSE = 25.0
+"""Seconds after the first failure in which texts take another way: an inbox may drop what it has just had."""
 
 AGAIN_TIMEOUT = 5.0
 """Seconds for the mailbox to give a message again, which goes before later ones."""
@@ -126,6 +126,7 @@ class _Records:
 class _Trust:
     """The trust in the door.
 
+    turn:  when a text was offered in whose turn no hook has reported an end.
     left:  why it is not used for the rest of the run; "" if it is.
     unfit: the ids of injections that are too long for it.
     """
@@ -136,6 +137,7 @@ class _Trust:
         self._again = float("-inf")  # when it may be used after a failure
         self._next = float("-inf")  # when it may be asked after it was busy
         self._busy: float | None = None  # since when it is busy, though the agent's hooks say it is idle
+        self.turn: float | None = None
         self.left = ""
         self.unfit = set[str]()
 
@@ -146,6 +148,19 @@ class _Trust:
         return (
             not self.left and now >= self._again and (self._busy is None or now < self._busy + PROOF_TIMEOUT)
         )
+
+    def offered(self) -> None:
+        """Record an offer, which opens a turn."""
+        self.turn = self._clock()
+
+    def turn_lasts(self, quiet: float) -> bool:
+        """Return True until the last turn has ended. Esc fires no Stop, but ends the agent's animation.
+
+        quiet: seconds without output.
+        """
+        if self.turn is not None and min(self._clock() - self.turn, quiet) >= REPORT_LEASE:
+            self.turn = None
+        return self.turn is not None
 
     @property
     def pause(self) -> float | None:
@@ -210,8 +225,6 @@ class DoorDelivery:
         self._trust = _Trust(clock)
         self._late = LateTexts(queue, progress)
         self._given: _Given | None = None
-        self._clock = clock
-        self._unended: float | None = None  # when the turn was offered that no hook has reported as ended
         self.ids: frozenset[str] = frozenset()
 
     @handles(SessionBegan)
@@ -235,7 +248,7 @@ class DoorDelivery:
         """Follow the agent's own session, and its transcript."""
         its, site = event.event, self._door.site
         if its.name in _ENDS and not its.agent_id:
-            self._unended = None
+            self._trust.turn = None
         found = its.session_id or site.session_id, its.transcript_path or site.transcript
         if not its.agent_id and found != (site.session_id, site.transcript):
             site.session_id, site.transcript = found
@@ -284,8 +297,9 @@ class DoorDelivery:
 
     def obstacle(self) -> Verdict | None:
         """Return what prevents an offer now; None if nothing does."""
+<<<<<<< HEAD
         reported, idle = self._view.hooks, self._door.idle()
-        if self._given is None and self._turn_lasts():
+        if self._given is None and self._trust.turn_lasts(self._view.quiet()):
             return working("its hooks have not reported the end of its turn", LOOK_EVERY)
         if reported is not None and reported.state != "ready":
             failed = reported.state == "failed"
@@ -294,6 +308,15 @@ class DoorDelivery:
             if not over:
                 self._trust.free()
                 return working(f"its hooks say that it is {reported.state}", LOOK_EVERY)
+=======
+        reported = self._view.hooks
+        state, age = ("ready", 0.0) if reported is None else (reported.state, reported.age)
+        lease = {"ready": 0.0, "failed": FAILURE}.get(state, WORK_LEASE)
+        idle = self._door.idle() if age >= lease else False
+        if age < lease or (lease == WORK_LEASE and not idle):  # Esc fires no Stop, but the door knows
+            self._trust.free()
+            return working(f"its hooks say that it is {state}", LOOK_EVERY)
+>>>>>>> ab260bf365e4facb185f590cba09a9c1871c0bd6
         if idle is False:
             self._trust.busy()
             return working("it says that it works, or shows a dialog", LOOK_EVERY)
@@ -302,13 +325,6 @@ class DoorDelivery:
         if (left := max(self._trust.wait, self._door.pause())) > 0:
             return working("its inbox takes no more texts for a moment", left)
         return None
-
-    def _turn_lasts(self) -> bool:
-        """Return True until the last turn has ended. Esc fires no Stop, but ends the agent's animation."""
-        if self._unended is not None:
-            silent = min(self._clock() - self._unended, self._view.quiet())
-            self._unended = self._unended if silent < REPORT_LEASE else None
-        return self._unended is not None
 
     def prompted(self, prompt: str) -> bool:
         """Record a prompt that the agent's hook reports; return True if the agent has already got it."""
@@ -369,7 +385,7 @@ class DoorDelivery:
         self._view.given(offer.mark)
         self._bus.publish(PromptSubmitted(by_user=False))
         if not self._door.hook_proves:  # its hooks may not report the beginning
-            self._unended = self._clock()
+            self._trust.offered()
         return await self._outcome(self._given, await self._ask(self._door.offer(offer)))
 
     async def finish(self) -> None:

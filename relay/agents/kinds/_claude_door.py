@@ -111,7 +111,7 @@ class ClaudeDoor(Door):
 
     def _entry(self) -> dict[str, Any]:
         """Return what the agent's session says of itself; {} if it says nothing."""
-        if self._file is not None and self._is_ours(entry := _read(self._file)):
+        if self._file is not None and (entry := _read(self._file)).get("sessionId") == self.site.session_id:
             return entry
         self._file = None
         for file in self._folder.glob("*.json"):
