@@ -297,18 +297,8 @@ class DoorDelivery:
 
     def obstacle(self) -> Verdict | None:
         """Return what prevents an offer now; None if nothing does."""
-<<<<<<< HEAD
-        reported, idle = self._view.hooks, self._door.idle()
         if self._given is None and self._trust.turn_lasts(self._view.quiet()):
             return working("its hooks have not reported the end of its turn", LOOK_EVERY)
-        if reported is not None and reported.state != "ready":
-            failed = reported.state == "failed"
-            # Esc fires no Stop.
-            over = reported.age >= FAILURE if failed else idle and reported.age >= WORK_LEASE
-            if not over:
-                self._trust.free()
-                return working(f"its hooks say that it is {reported.state}", LOOK_EVERY)
-=======
         reported = self._view.hooks
         state, age = ("ready", 0.0) if reported is None else (reported.state, reported.age)
         lease = {"ready": 0.0, "failed": FAILURE}.get(state, WORK_LEASE)
@@ -316,7 +306,6 @@ class DoorDelivery:
         if age < lease or (lease == WORK_LEASE and not idle):  # Esc fires no Stop, but the door knows
             self._trust.free()
             return working(f"its hooks say that it is {state}", LOOK_EVERY)
->>>>>>> ab260bf365e4facb185f590cba09a9c1871c0bd6
         if idle is False:
             self._trust.busy()
             return working("it says that it works, or shows a dialog", LOOK_EVERY)
