@@ -13,16 +13,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from relay.features.output_reader import OutputReader
 
 from relay.directives.checkpoint import Checkpoints
 from relay.directives.grammar import Grammar
 from relay.directives.screen_words import ScreenWords
 from relay.eventbus import EventBus, handles
-from relay.features import output_reader
 from relay.lifecycle import SessionBegan
 from relay.place import TERMINAL
 from relay.readers.auto import AutoReader
+from relay.session import output_reader
+from relay.session.output_reader import OutputReader
 from relay.shim import ring
 from relay.shim.ring import RingWriter
 from relay.state.agent_terminal import AgentTerminal
