@@ -216,6 +216,8 @@ class OutputReader:
     @handles(TurnShown)
     def turn_shown(self, event: TurnShown) -> None:
         if event.worked:
+            if not self._bus.restoring:
+                self._complete()  # what it has drawn belongs to this turn
             self._words.turn()
 
     @handles(TurnRead)
@@ -422,7 +424,7 @@ class OutputReader:
         self._tick_later()
 
     def _check(self, pauses: Sequence[float]) -> None:
-        """Take the agent's unfinished line as complete if the agent waits for input."""
+        """Look at an agent that draws nothing, and at its last line."""
         self._check_later(pauses)
         if self._bus.restoring or (self._later.lull and self._shim.ring.pending):
             return  # the screen shows the past
@@ -430,6 +432,10 @@ class OutputReader:
         if self._shim.ring.pending and self._later.timer is None:
             self._empty()  # the wake-up may have been lost: ARMED and HEAD are seen in either order
             return
+        self._complete()
+
+    def _complete(self) -> None:
+        """Take the agent's unfinished line as complete if the agent waits for input."""
         if self._ended.is_set() or self._shim.ring.pending or not self._terminal.waits_for_input():
             return
         if sure := self._terminal.waits_for_input(sure=True):

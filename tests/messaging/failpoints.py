@@ -200,6 +200,7 @@ TRANSACTIONS = [
 POINTS = [*STARTING, *SENDING, *RECEIVING, *TRANSACTIONS]
 
 READERS = {
+    "relay.messaging.ledger:Ledger.count",
     *(_REGISTRY + name for name in ("known", "spelled", "teams", "is_here")),
     *(_OWNERS + name for name in ("of", "ended", "others")),
     *(_OUTBOX + name for name in ("untold", "committed", "sent_for")),

@@ -175,7 +175,7 @@ def test_ps_and_explain_show_the_bus_and_waiting_and_held_messages(relay: Relay)
     assert "2 messages of its own held: " in explained and "`relay release --from Alice`" in explained
     explained = relay("explain", "Bob").stdout
     assert "1 message waiting until it is ready: `relay messages --to Bob --state stored`" in explained
-    assert "1 text waiting to be typed: " in explained
+    assert "1 text waiting to be given: " in explained
     relay("drop", messages(relay, "--state", "stored")[0]["id"])
 
     def nothing_waits() -> bool:

@@ -66,7 +66,7 @@ class Session:
             )
         )
         self.bus.add(self)
-        self.bus.publish(SessionBegan(resumed=False))
+        self.bus.publish(SessionBegan())
 
     def _up(self) -> None:
         self.wakes += 1
