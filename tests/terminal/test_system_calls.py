@@ -12,7 +12,6 @@ import pytest
 from emulator import Emulator
 
 import debian
-from conftest import Open
 from support import wait_until
 
 AGENT = "stty raw -echo; printf READY; cat {pipe} & exec cat"
@@ -75,7 +74,7 @@ class ShimTrace:
 
 
 @pytest.mark.real_exec
-def test_the_shim_makes_no_system_call_too_many(terminal: Open, tmp_path: Path) -> None:
+def test_the_shim_makes_no_system_call_too_many(terminal: Callable[..., Emulator], tmp_path: Path) -> None:
     pipe, log = tmp_path / "pipe", tmp_path / "log"
     os.mkfifo(pipe)
     strace = [str(debian.require("strace")), "-f", "-b", "execve", "-o", str(log)]
