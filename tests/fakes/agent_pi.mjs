@@ -36,10 +36,11 @@ async function prompt(text, source) {
   note("prompts", text)
   while (!existsSync(`${folder}/go`)) await new Promise((resolve) => setTimeout(resolve, 10))
   streaming = true
-  await fire("before_agent_start")
+  const beside = await fire("before_agent_start")
   await fire("agent_start")
   await fire("message_end", { message: message("user", text) })
   note("taken", text)
+  if (beside?.message) note("taken", beside.message.content)
   const answer = message("assistant", "Done.")
   await fire("message_end", { message: answer })
   streaming = false
