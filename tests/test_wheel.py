@@ -118,7 +118,8 @@ def test_patterns_and_config_are_in_the_package(wheel: Path) -> None:
     tops = {name.partition("/")[0] for name in names}
     assert {top for top in tops if not top.endswith((".dist-info", ".data"))} == {"relay", "relay_memory"}
     assert any(name.endswith(".data/data/share/man/man1/relay.1") for name in names)
-    scripts = {f"relay/agents/kinds/{name}.mjs" for name in ("bridge", "opencode", "pi")}
+    scripts = {str(path.relative_to(ROOT)) for path in (ROOT / "relay").rglob("*.mjs")}
+    assert scripts
     assert {"relay/py.typed", *scripts} <= set(names)
 
 

@@ -469,6 +469,7 @@ class DoorDelivery:
             return OfferState.UNKNOWN
         except Exception:  # noqa: BLE001 (logged; a text is never lost because of it)
             _log.exception("the agent's door")
+            self._bus.publish(Notify("its inbox could not be used: see session.log."))
             return OfferState.UNKNOWN
 
     def _fail(self, why: str) -> None:

@@ -116,7 +116,9 @@ class AgentState:
             return "it has ended; relay is still acting on its last output"
         if self._suspended:
             return "it was suspended with Ctrl-Z; continue it with `fg` in its terminal"
-        return "" if self.verdict is None else self.verdict.reason
+        if self.verdict is None:
+            return "relay is still reading what it has drawn"
+        return self.verdict.reason
 
     def _enter(self, name: str, verdict: Verdict | None) -> None:
         fell_quiet = verdict is not None and verdict.state is not Readiness.WORKING

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agents.node import needs_node, printed
 from relay.agents import kinds
 from relay.agents.transcript_lines import Said
 
 BRIDGE = Path(kinds.__file__).with_name("bridge.mjs")
-NODE = shutil.which("node")
 
-pytestmark = pytest.mark.skipif(NODE is None, reason="Node.js is not installed")
+pytestmark = needs_node
 
 CLIENT = """
 import json, sys
@@ -28,16 +26,15 @@ print(json.dumps({"argv": sys.argv[1:], "payload": json.load(sys.stdin)}))
 def run(program: str, **options: Any) -> Any:
     """Return the JSON output of the JavaScript `program`, with a `bridge` made from `options`."""
     given = {"hook": [], "transcript": "/nowhere/t.jsonl", "timeout": 60, **options}
-    source = f"""
+    found = printed(
+        f"""
 import {{ Bridge }} from {json.dumps(BRIDGE.as_uri())}
 const bridge = new Bridge({json.dumps(given)})
 const print = (value) => console.log(JSON.stringify(value))
 {program}
 """
-    command = [str(NODE), "--input-type=module", "-"]
-    done = subprocess.run(command, input=source, capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    return json.loads(done.stdout) if done.stdout else None
+    )
+    return found[0] if found else None
 
 
 def test_an_event_is_passed_to_the_client_and_its_reply_is_parsed(tmp_path: Path) -> None:

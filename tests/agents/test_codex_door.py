@@ -18,7 +18,7 @@ from relay.agents.door import Offer, OfferState, Site
 from relay.agents.kinds import _codex_door
 from relay.agents.kinds._codex_door import CodexDoor
 from relay.agents.kinds.codex import PROGRAM
-from support import wait_until
+from support import eventually, wait_until
 
 FAKE = Path(__file__).parent.parent / "fakes" / "codex_queue.py"
 MARK = "[/relay 3f9a41c7]"
@@ -152,15 +152,15 @@ def test_a_text_is_withdrawn_when_its_user_turns_to_another_conversation(
     monkeypatch.setattr(_codex_door, "LOOK_EVERY", 0.01)
     sent, door = offer(), codex.door()
 
+    async def refused() -> bool:
+        return await door.settle(sent) is OfferState.REFUSED
+
     async def main() -> None:
         assert await door.offer(sent) is OfferState.ACCEPTED
         watch = asyncio.create_task(door.delivered(sent))
         codex.turns_to(at=10)
-        async with asyncio.timeout(60):
-            while codex.queue():  # noqa: ASYNC110 (a file)
-                await asyncio.sleep(0.01)
-            while await door.settle(sent) is not OfferState.REFUSED:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+        await eventually(lambda: not codex.queue())
+        await eventually(refused)
         assert not watch.done()
         watch.cancel()
 

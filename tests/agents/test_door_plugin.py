@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import json
-import shutil
 import socket
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agents.node import needs_node, printed
 from relay.agents import kinds
 
 DOOR = Path(kinds.__file__).with_name("door.mjs")
 CLIENT = Path(__file__).with_name("door_client.mjs")
-NODE = shutil.which("node")
 
-pytestmark = pytest.mark.skipif(NODE is None, reason="Node.js is not installed")
+pytestmark = needs_node
 
 
 def run(folder: Path, program: str) -> list[Any]:
     """Return what the JavaScript `program` prints. given: the texts that the agent behind `door` got."""
-    source = f"""
+    return printed(
+        f"""
 import {{ Door }} from {json.dumps(DOOR.as_uri())}
 import {{ Client }} from {json.dumps(CLIENT.as_uri())}
 const path = {json.dumps(str(folder / "door"))}
@@ -35,10 +34,7 @@ const print = (...values) => console.log(JSON.stringify(values))
 {program}
 process.exit()
 """
-    command = [str(NODE), "--input-type=module", "-"]
-    done = subprocess.run(command, input=source, capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    )
 
 
 def test_an_offer_is_accepted_and_delivered_once_a_prompt_has_it(tmp_path: Path) -> None:

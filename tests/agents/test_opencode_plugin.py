@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agents.node import needs_node, printed
 from relay.agents import kinds
 
 PLUGIN = Path(kinds.__file__).with_name("opencode.mjs")
-NODE = shutil.which("node")
 
-pytestmark = pytest.mark.skipif(NODE is None, reason="Node.js is not installed")
+pytestmark = needs_node
 
 CLIENT = """
 import json, sys
@@ -74,12 +72,9 @@ const result = await (async () => {{ {program} }})()
 await hooks.dispose()  // after everything else has been reported
 console.log(JSON.stringify({{ result, done }}))
 """
-        command = [str(NODE), "--input-type=module", "-"]
-        run = subprocess.run(command, input=source, capture_output=True, text=True, timeout=110, check=False)
-        assert (run.returncode, run.stderr) == (0, "")
-        printed = json.loads(run.stdout)
-        self.result = printed.get("result")
-        self.done = printed["done"]
+        (found,) = printed(source)
+        self.result = found.get("result")
+        self.done = found["done"]
         self.received = [json.loads(line) for line in (folder / "received").read_text().splitlines()]
         lines = transcript.read_text().splitlines() if transcript.exists() else []
         self.said = [json.loads(line) for line in lines]

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
-import pytest
-
+from agents.node import needs_node, printed
 from relay.agents import kinds
 
 PLUGIN = Path(kinds.__file__).with_name("opencode_tui.mjs")
 CLIENT = Path(__file__).with_name("door_client.mjs")
-NODE = shutil.which("node")
 
-pytestmark = pytest.mark.skipif(NODE is None, reason="Node.js is not installed")
+pytestmark = needs_node
 
 HARNESS = """
 const handlers = {}, prompts = [], deleted = []
@@ -48,7 +44,8 @@ const part = (text, type = "text") => fire("message.part.updated", { part: { typ
 def run(folder: Path, program: str) -> list[Any]:
     """Return what the JavaScript `program` prints."""
     path = json.dumps(str(folder / "door"))
-    source = f"""
+    return printed(
+        f"""
 import plugin from {json.dumps(PLUGIN.as_uri())}
 import {{ Client }} from {json.dumps(CLIENT.as_uri())}
 const print = (...values) => console.log(JSON.stringify(values))
@@ -58,10 +55,7 @@ const session = new Client({path})
 {program}
 process.exit()
 """
-    command = [str(NODE), "--input-type=module", "-"]
-    done = subprocess.run(command, input=source, capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    )
 
 
 def test_a_text_goes_to_the_conversation_on_the_screen(tmp_path: Path) -> None:

@@ -6,27 +6,26 @@ import itertools
 import json
 import os
 import re
-import shutil
 import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agents.node import NODE, needs_node
 from relay.control.sessions import call, find
 from relay.home import Home
 from session.fake_agent import messages, ps
 from support import Relay, session_patch, wait_until
 
 FAKE = Path(__file__).parent.parent / "fakes" / "agent_pi.mjs"
-NODE = shutil.which("node")
 
-HASTE = "import relay.injection.door_delivery as door; door.PROOF_TIMEOUT = 0.5"
-"""Makes a session give up a silent door soon."""
+HASTE = "import relay.injection.door_delivery as door; door.PROOF_TIMEOUT = 0.5; door.PAUSE = 1.0"
+"""Makes a session give up a silent door soon, and soon try it again."""
 
 pytestmark = [
     pytest.mark.shared_home,
-    pytest.mark.skipif(NODE is None, reason="Node.js is not installed"),
+    needs_node,
 ]
 
 _numbers = itertools.count(1)
