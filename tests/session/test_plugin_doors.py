@@ -20,7 +20,10 @@ from support import Relay, session_patch, wait_until
 
 FAKE = Path(__file__).parent.parent / "fakes" / "agent_pi.mjs"
 
-HASTE = "import relay.injection.door_delivery as door; door.PROOF_TIMEOUT = 0.5; door.PAUSE = door.REPORT_LEASE = 1.0"
+HASTE = """
+import relay.injection.door_delivery as door
+door.PROOF_TIMEOUT, door.PAUSE, door.REPORT_LEASE = 0.5, 1.0, 1.0
+"""
 """Makes a session soon give up a silent door, try it again, and end a turn that no hook ends."""
 
 pytestmark = [
