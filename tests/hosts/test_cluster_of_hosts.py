@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,9 +10,6 @@ from peers import Cluster, Peer
 
 from hosts import Network
 from support import LONG, many
-
-GAP = 20.0 if os.getloadavg()[0] <= (os.cpu_count() or 1) else 45.0
-"""Seconds until everything sent when a node died has arrived, as in tests/messaging/test_cluster.py."""
 
 Networks = Callable[[int], Network]
 Act = Callable[[Cluster, str], object]
@@ -49,34 +44,27 @@ class Talk:
         self.bob.has_outcomes(self.alice, len(self.sent))
 
 
-def lose_each_node(net: Network, tmp_path: Path, fail: Act, revive: Act) -> float:
+def lose_each_node(net: Network, tmp_path: Path, fail: Act, revive: Act) -> None:
     """Have two hosts talk before, during and after the failure of each node of a cluster on three others.
 
-    fail, revive: how a node fails and comes up again. Return the longest time, in seconds, from a node's
-    failure until everything had arrived.
+    fail, revive: how a node fails and comes up again.
     """
     cluster = Cluster(net.hosts[:3], tmp_path)
     talk = Talk(net, cluster)
-    longest = 0.0
     for node in cluster.nodes:
         talk.exchange(f"{node} is up")
         fail(cluster, node)
-        begun = time.monotonic()
         talk.exchange(f"{node} is down")
         talk.all_arrive()
-        gap = time.monotonic() - begun
-        print(f"{node} is down: {gap:.1f} s")
-        longest = max(longest, gap)
         revive(cluster, node)
         talk.exchange(f"{node} is back")
         talk.all_arrive()
     talk.all_are_confirmed()
-    return longest
 
 
 @pytest.mark.timeout(500)
 def test_each_node_can_be_killed(network: Networks, tmp_path: Path) -> None:
-    assert lose_each_node(network(5), tmp_path, Cluster.kill, Cluster.start) < GAP
+    lose_each_node(network(5), tmp_path, Cluster.kill, Cluster.start)
 
 
 @pytest.mark.timeout(500)

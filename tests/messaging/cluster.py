@@ -6,7 +6,6 @@ Each is a child process of the test.
 from __future__ import annotations
 
 import contextlib
-import re
 import signal
 import socket
 import subprocess
@@ -53,11 +52,6 @@ class Node:
             return True
         return False
 
-    def leads_since(self) -> dict[str, str]:
-        """Return the Raft groups that it became the leader of, by its log, and when it last did."""
-        pattern = r"^\[\d+\] (\S+ \S+) \[INF\] (?:Self is new|JetStream cluster new (?!meta)).* leader(.*)$"
-        return {group: time for time, group in re.findall(pattern, self.log.read_text(), re.MULTILINE)}
-
     def kill(self) -> None:
         """Kill it with SIGKILL if it is running; return when it is gone."""
         if self._process is not None:
@@ -88,14 +82,6 @@ class Cluster:
 
     def url(self, name: str) -> str:
         return ",".join(f"mqtts://{_login(AGENTS[name])}@{_HOST}:{node.port}" for node in self.nodes)
-
-    def led_by(self, node: Node) -> int:
-        """Return how many Raft groups `node` leads: the streams, each mailbox, and the cluster itself."""
-        latest: dict[str, tuple[str, str]] = {}
-        for each in self.nodes:
-            for group, time in each.leads_since().items():
-                latest[group] = max(latest.get(group, ("", "")), (time, each.name))
-        return sum(name == node.name for _, name in latest.values())
 
     def start(self) -> None:
         for node in self.nodes:

@@ -13,7 +13,6 @@ import socketserver
 import subprocess
 import sys
 import threading
-import time
 from asyncio import Future
 from collections.abc import Awaitable, Iterator
 from pathlib import Path
@@ -120,12 +119,6 @@ def test_an_unacknowledged_flood_does_not_displace_others_messages(home: Home) -
 
 # Limits on what one sender may keep waiting at a receiver
 
-SECONDS = 15.0 if os.getloadavg()[0] <= (os.cpu_count() or 1) else 45.0
-"""Seconds that another agent's message or login may take.
-
-This allows for a busy machine, and for a message that the broker dropped and its sender repeats.
-"""
-
 ATTACKS = {
     "S1": (f"retain_many(mallory, {many(1100)}, BIG);retain_many(mallory, {many(20_000)}, bytes(1000))"),
     "S2": (
@@ -199,24 +192,21 @@ async def send_once_accepted(agent: Agent, to: str, **more: Any) -> None:
                 return
 
 
-async def longest_delays_of_others(home: Home, over: Future[int]) -> tuple[float, float]:
-    """Return the longest times of a message in another team and of a new agent's login during the attack."""
-    message = login = 0.0
+async def rounds_of_others(home: Home, over: Future[int]) -> int:
+    """Return how often another team exchanged a message, and a new agent logged in, during the attack."""
     carol, dave = await abroad(home, "Carol", team="web"), Agent(home, "Dave", team="web")
     async with running(carol), running(dave):
         await carol.sees("Dave")
-        rounds = 0
+        rounds = during = 0
         while not over.done() or rounds < 3:
-            begun = time.monotonic()
             await send_once_accepted(carol, "Dave")
             await dave.receive()
-            message = max(message, time.monotonic() - begun)
-            begun = time.monotonic()
             async with running(Agent(home, f"Erin-{rounds}", team=("default", "web")[rounds % 2])):
-                login = max(login, time.monotonic() - begun)
+                pass
             rounds += 1
+            during += not over.done()
             await asyncio.sleep(0.2)
-    return message, login
+    return during
 
 
 @pytest.mark.slow
@@ -237,20 +227,19 @@ def test_an_attack_neither_disturbs_others_nor_leaves_anything_behind(home: Home
             await alice.sees("Bob")
             before = resident()
             over = asyncio.ensure_future((await start_attack(home, attack)).wait())
-            others = asyncio.create_task(longest_delays_of_others(home, over))
-            longest = rounds = 0.0
+            others = asyncio.create_task(rounds_of_others(home, over))
+            rounds = during = 0
             while not over.done() or rounds < 3:
                 for priority in Priority:
-                    begun = time.monotonic()
                     await send_once_accepted(alice, "Bob", priority=priority)
                     while (await bob.receive())[0].sender != "Alice":
                         pass
-                    longest = max(longest, time.monotonic() - begun)
                 rounds += 1
+                during += not over.done()
                 await asyncio.sleep(0.05)
             assert await over == 0
-            assert longest < SECONDS
-            assert max(await others) < SECONDS
+            assert during, "messages to the attacked agent wait for the end of the attack"
+            assert await others, "other agents wait for the end of the attack"
             assert resident() - before < 128 * MB
             assert sum(path.stat().st_size for path in home.state.glob("*ledger*")) < 96 * MB
             texts = [m for m in await bob.client.waiting() if m.sender == "Mallory"]
@@ -276,17 +265,16 @@ def test_a_client_that_reads_nothing_neither_fills_memory_nor_delays_others(home
         async with running(alice), running(bob):
             await alice.sees("Bob")
             over = asyncio.ensure_future((await start_attack(home, attack)).wait())
-            longest, most = 0.0, 0
+            during = most = 0
             while not over.done():
-                begun = time.monotonic()
                 await send_once_accepted(alice, "Bob")
                 await bob.receive()
-                longest = max(longest, time.monotonic() - begun)
+                during += not over.done()
                 with contextlib.suppress(OSError, IndexError, AssertionError):  # it is being replaced
                     endpoint = broker.status(home)
                     assert endpoint is not None
                     most = max(most, memory(endpoint))
-            assert longest < SECONDS
+            assert during, "messages wait for the end of the attack"
             assert most < 1.5 * broker_watch.MAX_MEMORY
 
     asyncio.run(scenario())
@@ -341,9 +329,8 @@ def test_a_hung_broker_is_replaced_without_losses(home: Home) -> None:
             endpoint = broker.status(home)
             assert endpoint is not None
             assert endpoint.pid is not None
-            stopped, begun = await asyncio.to_thread(Stopped, endpoint.pid), time.monotonic()
+            stopped = await asyncio.to_thread(Stopped, endpoint.pid)
             replacing = asyncio.create_task(eventually(lambda: broker.status(home) not in {None, endpoint}))
-            replacing.add_done_callback(lambda _: replaced.append(time.monotonic() - begun))
             try:
                 rows = await asyncio.to_thread(broker_rows, home)
                 assert rows[0][0] is CheckResult.FAIL
@@ -355,9 +342,7 @@ def test_a_hung_broker_is_replaced_without_losses(home: Home) -> None:
             assert message.body == "sent to a hung broker"
             await replacing
 
-    replaced: list[float] = []
     asyncio.run(scenario())
-    assert replaced[0] < 30.0
     (row, *_) = broker_rows(home)
     assert row[0] is CheckResult.WARN
     assert "replaced 1 time, last at " in row[1]
@@ -533,10 +518,8 @@ def test_a_full_disk_does_not_end_the_broker(small: Home) -> None:
             accepted = []
             with pytest.raises(LedgerError):
                 for number in range(1000):
-                    begun = time.monotonic()
                     (message,) = await alice.send("Bob", f"{number} " + "x" * 10_000)
                     accepted.append(message.body)
-            assert time.monotonic() - begun < 5.0, "refused immediately"
             check_broker_works(small)
             filler.unlink()
             await alice.send("Bob", "afterwards")
