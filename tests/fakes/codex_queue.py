@@ -20,6 +20,12 @@ mode = (home / "mode").read_text()
 initialized = False
 
 
+def save(queue: list[dict]) -> None:
+    """Replace the queue at once: tests read it at any time."""
+    (home / "queue.new").write_text(json.dumps(queue))
+    (home / "queue.new").replace(home / "queue.json")
+
+
 def answer(request: dict) -> dict:
     params = request["params"]
     if request["method"] == "initialize":
@@ -33,7 +39,7 @@ def answer(request: dict) -> dict:
     match request["method"]:
         case "thread/queue/add":
             item = {**params, "id": str(uuid.uuid4())}
-            (home / "queue.json").write_text(json.dumps([*queue, item]))
+            save([*queue, item])
             if mode == "dies":
                 raise SystemExit
             return {"result": {"queuedSubmission": item}}
@@ -43,7 +49,7 @@ def answer(request: dict) -> dict:
             return {"result": {"data": own[at : at + 2], "nextCursor": more}}
         case "thread/queue/delete":
             rest = [each for each in queue if each["id"] != params["queuedSubmissionId"]]
-            (home / "queue.json").write_text(json.dumps(rest))
+            save(rest)
             return {"result": {"deleted": len(rest) < len(queue)}}
     raise AssertionError(request)
 

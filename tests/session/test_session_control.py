@@ -290,7 +290,7 @@ def test_a_client_that_sends_no_request_is_disconnected(
     home: Path, monkeypatch: pytest.MonkeyPatch, sent: bytes
 ) -> None:
     """S11"""
-    monkeypatch.setattr(server, "IDLE", 0.05)
+    monkeypatch.setattr(server, "IDLE", 0.5)
     path = home / "s"
 
     async def test() -> None:

@@ -434,7 +434,7 @@ def test_a_viewer_that_reads_nothing_takes_little_memory_and_delays_nothing(
 ) -> None:
     """The viewer is stopped while the agent writes 35 MB, which the session drops; then it catches up."""
     flood = "import sys\nprint('up', flush=True)\ninput()\n"
-    flood += "for n in range(350): sys.stdout.write(f'{n} a line of the log\\n' * 4500)\n"
+    flood += "for n in range(350): sys.stdout.write((str(n) + 'x' * 1000 + '\\n') * 100)\n"
     flood += "print('over', flush=True); input(); print('said'); input()"
     owner = wrap("-n", "Ria", sys.executable, "-c", flood)
     owner.wait_for("up")
