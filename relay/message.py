@@ -66,6 +66,9 @@ class Priority(StrEnum):
         return _RANKED[rank]
 
 
+OPEN = tuple(state for state in State if not state.final)
+"""The states of a message that is still to be delivered."""
+
 _RANKED = list(Priority)
 _RANKS = {priority: rank for rank, priority in enumerate(Priority)}
 

@@ -28,7 +28,7 @@ from relay.control.sessions import claims, find
 from relay.control.team_choice import fleet_team
 from relay.errors import LedgerError, NoSuchMessage, NoSuchSession
 from relay.home import Home
-from relay.message import Message, State
+from relay.message import OPEN, Message, State
 from relay.messaging.ledger import Ledger, LedgerEntry
 from relay.names import PERSON, same
 from relay.supervision.records import Records
@@ -255,9 +255,8 @@ def _waiting(home: Home, name: str, team: str | None) -> str:
         return ""
     try:
         with Ledger(home.ledger) as ledger:
-            entries = ledger.messages(team=team, to=name)
+            waiting = len(ledger.messages(team=team, to=name, states=OPEN))
     except LedgerError:
         return ""
-    waiting = sum(not entry.message.state.final for entry in entries)
     verb = "waits" if waiting == 1 else "wait"
     return f" {count(waiting, 'message')} for it {verb}: `relay messages --to {name}`." if waiting else ""

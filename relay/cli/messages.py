@@ -26,14 +26,16 @@ import argparse
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 
 from relay import names
 from relay.cli.arguments import LATEST, add_json, add_limit, add_team, agent_name
 from relay.cli.output import GREEN, RED, YELLOW, day_and_time, latest, print_list, print_table, short_id
 from relay.control import guard
+from relay.errors import NoSuchMessage
 from relay.home import Home
-from relay.message import Message, Priority, State
+from relay.message import OPEN, Message, Priority, State
 from relay.messaging.ledger import Ledger, LedgerEntry
 from relay.text import one_line, printable_json
 
@@ -45,7 +47,7 @@ _COLOURS = {
     State.INJECTED: GREEN,
     State.READ: GREEN,
 }
-_FOLLOWED = 500  # messages to check again, besides all from the oldest unsettled one on
+_FOLLOWED = 500  # of the latest messages to check again, besides those still to be delivered
 _LEDGER_CHECK_EVERY = 0.2
 
 
@@ -77,23 +79,15 @@ def run(args: argparse.Namespace) -> int:
     with Ledger(home.ledger) as ledger:
         team = own.team if own else args.team or os.environ.get("RELAY_TEAM") or None
         of = own.name if own else None
-        select = partial(ledger.messages, team=team, to=args.to, sender=args.sender, of=of)
-        states = set(State) if args.state is None else {State(args.state)}
-        named = {names.key(word) for word in args.words if _is_name(ledger, word)}
-        ids = {ledger.find(word).message.id for word in args.words if names.key(word) not in named}
-
-        def wanted(message: Message) -> bool:
-            ends = {names.key(message.sender), names.key(message.to)}
-            return message.state in states and (not args.words or message.id in ids or bool(ends & named))
-
+        about = [word if _is_name(ledger, word) else ledger.find(word).message.id for word in args.words]
+        select = partial(ledger.messages, team=team, to=args.to, sender=args.sender, of=of, about=about)
         if args.follow:
-            return _follow(ledger, select, wanted, args)
-        filtered = args.words or args.state
-        most = None if filtered or args.all or (args.json and args.limit is None) else args.limit or LATEST
-        found = [entry for entry in select(limit=most) if wanted(entry.message)]
-        earlier = 0
-        if most is not None:
-            earlier = ledger.count(team=team, to=args.to, sender=args.sender, of=of) - len(found)
+            return _follow(ledger.data_version, select, args)
+        states = [State(args.state)] if args.state else []
+        most = None if args.all or (args.json and args.limit is None) else args.limit or LATEST
+        found = select(states=states, limit=most and most + 1)
+        earlier = most is not None and len(found) > most
+        found = found[-most:] if most else found
     empty = "There are no messages. Send one with `relay send NAME TEXT`."
     if args.words or args.to or args.sender or args.team or args.state:
         empty = "No message matches. `relay messages` lists all."
@@ -104,26 +98,28 @@ def run(args: argparse.Namespace) -> int:
 def _is_name(ledger: Ledger, word: str) -> bool:
     if names.same(word, names.PERSON) or ledger.registry.teams(word):
         return True
+    with suppress(NoSuchMessage):
+        ledger.find(word)
+        return False
     return bool(ledger.messages(to=word, limit=1) or ledger.messages(sender=word, limit=1))
 
 
 def _follow(
-    ledger: Ledger,
-    select: Callable[..., list[LedgerEntry]],
-    wanted: Callable[[Message], bool],
-    args: argparse.Namespace,
+    data_version: Callable[[], int], select: Callable[..., list[LedgerEntry]], args: argparse.Namespace
 ) -> int:
     seen: dict[str, State] = {}
     version = None
     try:
         while True:
-            if version != (now := ledger.data_version()):
-                entries = select(limit=None if version is None else _FOLLOWED + _unsettled(seen))
-                fresh = [each for each in entries if seen.get(each.message.id) != each.message.state]
-                fresh = [each for each in fresh if wanted(each.message)]
+            if version != (now := data_version()):
+                waiting = [id for id, state in seen.items() if not state.final]
+                earlier = select(states=OPEN) if version is None else select(about=waiting) if waiting else []
+                entries = {each.message.id: each for each in [*earlier, *select(limit=_FOLLOWED)]}
+                fresh = [each for id, each in entries.items() if seen.get(id) != each.message.state]
+                fresh = [each for each in fresh if args.state in {None, each.message.state.value}]
                 if version is None:
                     fresh = latest(fresh, args, all_as_json=False)
-                seen |= {each.message.id: each.message.state for each in entries}
+                seen |= {id: each.message.state for id, each in entries.items()}
                 version = now
                 if args.json:
                     for entry in fresh:
@@ -133,11 +129,6 @@ def _follow(
             time.sleep(_LEDGER_CHECK_EVERY)
     except KeyboardInterrupt:
         return 130
-
-
-def _unsettled(seen: dict[str, State]) -> int:
-    """Return the number of messages in `seen` from the oldest one on whose state may still change."""
-    return next((len(seen) - n for n, state in enumerate(seen.values()) if not state.final), 0)
 
 
 def _public(entry: LedgerEntry) -> dict[str, object]:

@@ -107,20 +107,22 @@ def print_list(
     colours: Callable[[T], Mapping[int, str]] = lambda _: {},
     empty: str = "",
     noun: str = "",
-    earlier: int = 0,
+    earlier: bool = False,
 ) -> None:
     """Print `found` as JSON (its `public` forms) or as a table of its `row`s below `header`.
 
     right, colours: as in `print_table`.
     noun: names the entries of a list with `add_limit`. Print only its `latest` entries, and to standard error
-    how many are omitted, or `empty`. earlier: how many there are before those in `found`.
+    how many are omitted, or `empty`. earlier: more, which nobody has counted, precede those in `found`.
     """
     shown = latest(found, args) if noun else found
     if args.json:
         print_json(list(map(public, shown)))
         return
-    if noun and (earlier := earlier + len(found) - len(shown)):
-        print(f"({count(earlier, f'earlier {noun}')} omitted; --all shows all.)", file=sys.stderr)
+    omitted = len(found) - len(shown)
+    if noun and (omitted or earlier):
+        which = f"Earlier {noun}s" if earlier else count(omitted, f"earlier {noun}")
+        print(f"({which} omitted; --all shows all.)", file=sys.stderr)
     if found:
         above: list[Sequence[str]] = [header] if header else []
         print_table(

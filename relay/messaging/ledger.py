@@ -9,7 +9,7 @@ Every call raises LedgerError, with advice, if the file cannot be used.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
 from relay import names
@@ -118,50 +118,45 @@ class Ledger(LedgerDatabase):
         to: str | None = None,
         sender: str | None = None,
         of: str | None = None,
+        about: Collection[str] = (),
+        states: Collection[State] = (),
         limit: int | None = None,
     ) -> list[LedgerEntry]:
-        """Return the latest `limit` messages of this home, oldest first; one entry for each message.
+        """Return the latest `limit` messages of this home, in the order in which it got them.
 
-        of: only messages from and to the current or last owner of this name; requires `team`.
+        of:     only messages from and to the current or last owner of this name; requires `team`.
+        about:  only messages from or to these names, or with these ids.
+        states: only messages in these states.
         """
-        where, values = self._selection(team, to, sender, of)
-        rows = self.rows(
-            f"SELECT {COLUMNS}, team FROM messages WHERE {where} "
-            f"ORDER BY time DESC, place DESC LIMIT ?{len(values) + 1}",
-            *values,
-            -1 if limit is None else limit,
-        )
-        return [LedgerEntry(message_of(message), team) for *message, team in reversed(rows)]
-
-    def count(
-        self,
-        *,
-        team: str | None = None,
-        to: str | None = None,
-        sender: str | None = None,
-        of: str | None = None,
-    ) -> int:
-        """Return the number of messages that `messages` returns without a limit."""
-        where, values = self._selection(team, to, sender, of)
-        return int(self.rows(f"SELECT count(*) FROM messages WHERE {where}", *values)[0][0])
-
-    def _selection(
-        self, team: str | None, to: str | None, sender: str | None, of: str | None
-    ) -> tuple[str, list[str | None]]:
-        """Return the condition that selects these messages, and its parameters."""
         conditions = ["NOT hidden"]
-        values: list[str | None] = []
+        values: list[str | int | None] = []
+
+        def placeholder(value: str | None) -> str:
+            values.append(value)
+            return f"?{len(values)}"
+
         for column, value in (("team", team), ("to_key", to), ("sender_key", sender)):
             if value is not None:
-                values.append(names.key(value))
-                conditions.append(f"{column} = ?{len(values)}")
+                conditions.append(f"{column} = {placeholder(names.key(value))}")
         if of is not None:
-            owner, _ = self.owners.of(team or "", of)
-            values += [names.key(of), owner]
-            its = f"{{}} = ?{len(values) - 1} AND ifnull({{}}, ?{len(values)}) IS ?{len(values)}"
+            own = placeholder(names.key(of))
+            owner = placeholder(self.owners.of(team or "", of)[0])
+            its = f"{{}} = {own} AND ifnull({{}}, {owner}) IS {owner}"
             sent = f"told IS NOT NULL AND {its.format('sender_key', 'sent_by')}"
             conditions.append(f"({its.format('to_key', 'owner')} OR {sent})")
-        return " AND ".join(conditions), values
+        if about:
+            ids = ", ".join(map(placeholder, about))
+            keys = ", ".join(placeholder(names.key(word)) for word in about)
+            conditions.append(f"(id IN ({ids}) OR sender_key IN ({keys}) OR to_key IN ({keys}))")
+        if states:
+            conditions.append(f"state IN ({', '.join(map(placeholder, states))})")
+        values.append(-1 if limit is None else limit)
+        rows = self.rows(
+            f"SELECT {COLUMNS}, team FROM messages WHERE {' AND '.join(conditions)} "
+            f"ORDER BY place DESC LIMIT ?{len(values)}",
+            *values,
+        )
+        return [LedgerEntry(message_of(message), team) for *message, team in reversed(rows)]
 
     def lookup(self, ids: Iterable[str]) -> list[LedgerEntry]:
         """Return the messages with these ids that this home sent."""

@@ -117,6 +117,7 @@ CREATE INDEX messages_due ON messages (team, sender_key, due)
 CREATE INDEX messages_ask ON messages (team, ask, sender_key) WHERE state = 'stored' AND ask IS NOT NULL;
 CREATE INDEX messages_expires ON messages (expires) WHERE state IN ('queued', 'sent', 'stored');
 CREATE INDEX messages_fanout ON messages (team, sender_key, accepted) WHERE fanout IS NOT NULL;
+CREATE INDEX messages_to ON messages (to_key, place);
 CREATE INDEX messages_said ON messages (session) WHERE session IS NOT NULL;
 CREATE INDEX messages_untold ON messages (team, sender_key, sent_by) WHERE told <> state;
 CREATE INDEX messages_unread ON messages (to_key, place) WHERE state = 'stored' AND NOT here;
@@ -128,7 +129,7 @@ CREATE INDEX messages_rate ON messages (team, sender_key, to_key, accepted) WHER
 """
 
 SCHEMA = Schema(
-    version=9,
+    version=10,
     tables=[*_TABLES.split(";\n")[:-1], "INSERT INTO meta (origin) VALUES (lower(hex(randomblob(8))))"],
     indexes=_INDEXES.split(";\n")[:-1],
 )

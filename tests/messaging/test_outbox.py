@@ -173,6 +173,8 @@ def query_costs(ledger: Ledger) -> dict[str, int]:
         "waiting": lambda: ledger.inbox.waiting(TEAM, "Bob"),
         "arrived": lambda: ledger.inbox.arrived(TEAM, "Dan", 10_000),
         "begun": lambda: ledger.inbox.begun(TEAM),
+        "the latest": lambda: ledger.messages(limit=2),
+        "the latest to": lambda: ledger.messages(to="Bob", limit=2),
         "stored": lambda: ledger.inbox.stored(TEAM, "Bob"),
     }
     return {name: cost(ledger, query)[0] for name, query in queries.items()}
