@@ -204,6 +204,11 @@ def test_a_job_asks_an_agent_and_waits_for_its_answer(relay: Relay, answer: str,
     assert (asked.stdout, asked.returncode) == (f"{answer}\n", code), asked.stderr
 
 
+def test_the_page_on_programs_shows_the_job() -> None:
+    code = (EXAMPLES / "programs" / "ask.py").read_text().partition("\n\n")[2]
+    assert f"```python\n{code}```" in (EXAMPLES.parent / "docs" / "MCP.md").read_text()
+
+
 def test_the_bot_answers_agents(relay: Relay) -> None:
     agents = [FakeAgent(relay, name).wrap() for name in ("Alice", "Bob")]
     with running(relay, "bot.py", joins="Ports") as bot:

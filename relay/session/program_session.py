@@ -189,8 +189,12 @@ class _Log:
     def notify(self, event: Notify) -> None:
         _log.warning(event.line)
 
-    @handles(TaskFailed, WritingFailed)
-    def failed(self, event: TaskFailed | WritingFailed) -> None:
+    @handles(TaskFailed)
+    def failed(self, event: TaskFailed) -> None:
+        _log.warning(event.text)
+
+    @handles(WritingFailed)
+    def not_written(self, event: WritingFailed) -> None:
         _log.warning(event.text)
 
 
