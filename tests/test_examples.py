@@ -185,18 +185,17 @@ def test_the_greeter_answers_a_greeting_once(tmp_path: Path) -> None:
 def running(relay: Relay, example: str, *arguments: str, joins: str) -> Iterator[subprocess.Popen[bytes]]:
     """Run examples/programs/EXAMPLE until it has joined its team as `joins`, and kill it afterwards."""
     command = [sys.executable, str(EXAMPLES / "programs" / example), *arguments]
-    program = subprocess.Popen(command, cwd=relay.home, env=relay.environment, stderr=subprocess.PIPE)
-    try:
-        wait_until(lambda: joins in {row["name"] for row in ps(relay)} or program.poll() is not None)
-        yield program
-    finally:
-        program.kill()
-        program.communicate()
+    with subprocess.Popen(command, cwd=relay.home, env=relay.environment, stderr=subprocess.PIPE) as program:
+        try:
+            wait_until(lambda: joins in {row["name"] for row in ps(relay)} or program.poll() is not None)
+            yield program
+        finally:
+            program.kill()
 
 
 @pytest.mark.parametrize(("answer", "code"), [("yes, go ahead", 0), ("no: the tests fail", 1)])
 def test_a_job_asks_an_agent_and_waits_for_its_answer(relay: Relay, answer: str, code: int) -> None:
-    FakeAgent(relay, "Reviewer").wrap("--reply", "May main be released", f"@relay:ci {answer}")
+    FakeAgent(relay, "Reviewer").wrap("--reply", "May main be released", f"@relay:ci {answer}\n")
     command = [sys.executable, str(EXAMPLES / "programs" / "ask.py")]
     asked = subprocess.run(
         command, cwd=relay.home, env=relay.environment, capture_output=True, text=True, check=False
@@ -240,7 +239,7 @@ def test_the_bridge_forwards_a_channel_and_keeps_what_the_webhook_refuses(relay:
         with running(relay, "bridge.py", url, joins="bridge") as bridge:
             wait_until(lambda: "bridge" in relay("channels").stdout)
             relay("send", "#ops", "The release is out")
-            assert b"503" in bridge.communicate()[1]
+            assert bridge.stderr is not None and b"503" in bridge.stderr.read()
         assert [row["state"] for row in messages(relay)] == ["stored"]
         refuses = False
         with running(relay, "bridge.py", url, joins="bridge"):

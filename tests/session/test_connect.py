@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
@@ -40,7 +41,7 @@ def program(relay: Relay) -> Iterator[Any]:
     def start(code: str) -> subprocess.Popen[str]:
         command = [sys.executable, "-c", code]
         process = subprocess.Popen(
-            command, env=relay.environment, cwd=relay.home, stdout=subprocess.PIPE, text=True
+            command, env=relay.environment, cwd=relay.home, stdin=PIPE, stdout=PIPE, text=True
         )
         started.append(process)
         assert process.stdout is not None and process.stdout.readline()
@@ -85,7 +86,7 @@ def test_a_program_and_an_agent_talk(relay: Relay) -> None:
         alice.receives("Thanks.")
     (row,) = [row for row in messages(relay) if row["id"] == answer.id]
     assert (row["state"], row["route"]) == ("injected", "program")
-    assert "program" in relay("audit", "ci").stdout
+    assert "program" in relay("audit", "--to", "ci").stdout
 
 
 def test_the_asynchronous_twin_does_the_same(relay: Relay) -> None:
