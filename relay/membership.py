@@ -20,7 +20,7 @@ from relay.session.program_session import ProgramSession
 T = TypeVar("T")
 
 
-def connect(name: str, *, team: str | None = None, channels: Sequence[str] = ()) -> Membership:
+def connect(name: str, *, team: str | None = None, channels: Sequence[str] = ()) -> TeamMembership:
     """Return a context manager, for `with` or `async with`, that makes this program the member `name`.
 
     team:     by default that of RELAY_TEAM, or "default".
@@ -29,11 +29,11 @@ def connect(name: str, *, team: str | None = None, channels: Sequence[str] = ())
     Entering raises NameInUse, NotAllowed (within an agent), HomeError or LedgerError.  Leaving it with an
     exception gives the messages back whose loop bodies are not done.
     """
-    return Membership(ProgramSession(name, team, channels))
+    return TeamMembership(ProgramSession(name, team, channels))
 
 
-class Membership:
-    """What `connect` returns; usable once."""
+class TeamMembership:
+    """The context manager of `connect`; usable once."""
 
     def __init__(self, session: ProgramSession) -> None:
         self._session = session
