@@ -105,7 +105,14 @@ class ProgramMember:
         exception.  If several loops run, each message goes to one of them.
         """
         loop, done = object(), None
-        while (message := self._result(self._session.inbox.take(loop, done, timeout))) is not None:
+        while True:
+            try:
+                message = self._result(self._session.inbox.take(loop, done, timeout))
+            except BaseException:  # cancelled, perhaps just as a message came
+                self._session.release(loop, done)
+                raise
+            if message is None:
+                return
             done = message.id
             self._done.add(done)
             yield message
@@ -155,7 +162,14 @@ class AsyncProgramMember:
     async def messages(self, timeout: float | None = None) -> AsyncIterator[Message]:
         """See ProgramMember.messages."""
         loop, done = object(), None
-        while (message := await self._result(self._session.inbox.take(loop, done, timeout))) is not None:
+        while True:
+            try:
+                message = await self._result(self._session.inbox.take(loop, done, timeout))
+            except BaseException:  # cancelled, perhaps just as a message came
+                self._session.release(loop, done)
+                raise
+            if message is None:
+                return
             done = message.id
             self._done.add(done)
             yield message

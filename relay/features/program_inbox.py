@@ -55,10 +55,9 @@ class ProgramInbox:
     async def take(self, loop: object, done: str | None, seconds: float | None) -> Message | None:
         """Return the next message for `loop`; None if there is none within `seconds`, or after `close`.
 
-        done: the id of the last one, whose body is done. One that the loop never got, because it was
-              cancelled just then, waits again.
+        done: the id of the last one, whose body is done.
         """
-        self._finish(loop, {done})
+        self.finish(loop, {done})
         self._waiting += 1
         self._since = time.time()
         try:
@@ -84,11 +83,12 @@ class ProgramInbox:
     def close(self, done: Container[str | None]) -> None:
         """End with the program. done: the ids of messages whose bodies are done; others wait again."""
         for loop in tuple(self._in_hand):
-            self._finish(loop, done)
+            self.finish(loop, done)
         self._queue.close()
         self._news.notice()
 
-    def _finish(self, loop: object, done: Container[str | None]) -> None:
+    def finish(self, loop: object, done: Container[str | None]) -> None:
+        """End with the message that `loop` has, if any: it waits again unless it is `done`."""
         injection = self._in_hand.pop(loop, None)
         if injection is None:
             return

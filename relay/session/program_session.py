@@ -12,6 +12,7 @@ import secrets
 import threading
 from collections.abc import Collection, Coroutine, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -55,8 +56,7 @@ _log = logging.getLogger("relay")
 
 
 class ProgramSession:
-    """Makes this process the member `name` of `team`. Only `enter`, `call` and `leave` may be called from
-    outside its thread.
+    """Makes this process the member `name` of `team`. Its methods may be called from any thread.
 
     inbox, relay: what the program's calls use, once it has joined.
     """
@@ -86,6 +86,11 @@ class ProgramSession:
             work.close()
             raise UsageError(f"{self._name} has left the team {self._team}: use it inside its `with` block.")
         return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def release(self, loop: object, done: str | None) -> None:
+        """End with what `loop` has: it was cancelled as it asked for the next message, after `done`."""
+        with suppress(RuntimeError):  # the program has left meanwhile
+            self._loop.call_soon_threadsafe(self.inbox.finish, loop, {done})
 
     def leave(self, done: Collection[str]) -> Future[None]:
         """Start to leave. done: the ids of messages whose bodies are done; others wait again."""

@@ -19,9 +19,14 @@ import relay as package
 from relay import RelayError
 from relay.control.sessions import call, socket_of
 from relay.errors import NameInUse, UnknownRecipient, UsageError
+from relay.eventbus import EventBus, answers, handles
+from relay.features.program_inbox import ProgramInbox
 from relay.home import Home
+from relay.injection.events import Inject, InjectionEnded, MayBegin
+from relay.injection.injection import Injection
 from relay.membership import ProgramMember
-from relay.message import State
+from relay.message import Message, State
+from relay.messaging.events import MessageGiven
 from relay.messaging.ledger import Ledger
 from session.fake_agent import FakeAgent, messages, ps
 from support import Relay, many, wait_until
@@ -292,3 +297,38 @@ def test_a_wait_that_is_cancelled_loses_no_message(relay: Relay) -> None:
             return [message.body async for message in me.messages(timeout=1)]
 
     assert asyncio.run(main()) == ["hello"]
+
+
+def test_a_message_that_came_as_its_loop_was_cancelled_goes_to_the_next_loop() -> None:
+    outcomes: list[str] = []
+
+    class Mail:
+        def __init__(self, bus: EventBus) -> None:
+            self.bus = bus
+
+        @answers(MayBegin)
+        async def begin(self, question: MayBegin, _: object) -> None:
+            given = Message(question.injection.id, "Alice", "ci", question.injection.text, 0.0)
+            self.bus.publish(MessageGiven(given, begins=True))
+
+        @handles(InjectionEnded)
+        def ended(self, event: InjectionEnded) -> None:
+            outcomes.append(f"{event.injection.id} {event.outcome.result}")
+
+    async def main() -> None:
+        bus = EventBus()
+        inbox = ProgramInbox(bus)
+        for feature in (inbox, Mail(bus)):
+            bus.add(feature)
+        for id in ("first", "second"):
+            bus.publish(Inject(Injection(id, "text", "Alice")))
+        loop, other = object(), object()
+        taken = [await inbox.take(loop, None, None), await inbox.take(loop, "first", None)]
+        assert [message and message.id for message in taken] == ["first", "second"]
+        inbox.finish(loop, {"first"})  # it never got the second
+        again = await inbox.take(other, None, None)
+        assert again is not None and again.id == "second"
+        inbox.close({"second"})
+        assert outcomes == ["first injected", "second injected"]
+
+    asyncio.run(main())
