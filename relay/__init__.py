@@ -1,7 +1,7 @@
 """relay: wrap any agent CLI in a pseudo-terminal and let agents talk.
 
     from relay import pattern, on            # in a relay.config.py
-    from relay import Relay                  # in your own program
+    from relay import Relay, connect         # in your own program
 
 The names below are loaded when they are first used (PEP 562): `import relay` itself loads nothing.
 """
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from relay.api import on as on
     from relay.api import pattern as pattern
     from relay.errors import RelayError as RelayError
+    from relay.membership import connect as connect
     from relay.program import Relay as Relay
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "Relay",
     "RelayConfig",
     "RelayError",
+    "connect",
     "on",
     "pattern",
 ]
@@ -34,7 +36,7 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'relay' has no attribute {name!r}")
     import importlib
 
-    module = "relay.program" if name == "Relay" else "relay.api"
+    module = {"Relay": "relay.program", "connect": "relay.membership"}.get(name, "relay.api")
     value: object = getattr(importlib.import_module(module), name)
     globals()[name] = value
     return value

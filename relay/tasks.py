@@ -34,6 +34,7 @@ class Tasks:
         self._unfinished: Counter[str] = Counter()  # pieces of work queued or running
         self._idle = asyncio.Event()
         self._running: set[asyncio.Task[None]] = set()
+        self._over = False
 
     def spawn(self, work: Work, what: str) -> asyncio.Task[None]:
         """Run `work` now, concurrently; `what` names it in the message if it fails."""
@@ -44,6 +45,9 @@ class Tasks:
 
     def queue(self, kind: str, work: Work) -> None:
         """Run `work` after all earlier work of its kind. Kinds do not wait for each other."""
+        if self._over:
+            work.close()
+            return
         if kind not in self._queues:
             self._queues[kind] = asyncio.Queue()
             self.spawn(self._serve(kind), kind)
@@ -57,7 +61,8 @@ class Tasks:
             await self._idle.wait()
 
     def cancel(self) -> None:
-        """Cancel all work, running and queued."""
+        """Cancel all work, running, queued, and queued from now on."""
+        self._over = True
         for task in self._running:
             task.cancel()
         for queue in self._queues.values():

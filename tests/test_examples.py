@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import signal
 import subprocess
 import sys
 import threading
@@ -19,6 +21,7 @@ from relay.hooks.context import Context
 from relay.hooks.events import Idle, MessageReceived, Output, SessionEnd, SessionStart
 from relay.hooks.registry import Registry
 from relay.hooks.runner import Runner
+from session.fake_agent import FakeAgent, messages, ps
 from support import Relay, wait_until
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -176,3 +179,70 @@ def test_the_greeter_answers_a_greeting_once(tmp_path: Path) -> None:
     ]
     log = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
     assert [entry["did"] for entry in log] == ["said", "read", "said", "read", "said", "read"]
+
+
+@contextlib.contextmanager
+def running(relay: Relay, example: str, *arguments: str, joins: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run examples/programs/EXAMPLE until it has joined its team as `joins`, and kill it afterwards."""
+    command = [sys.executable, str(EXAMPLES / "programs" / example), *arguments]
+    with subprocess.Popen(command, cwd=relay.home, env=relay.environment, stderr=subprocess.PIPE) as program:
+        try:
+            wait_until(lambda: joins in {row["name"] for row in ps(relay)} or program.poll() is not None)
+            yield program
+        finally:
+            program.kill()
+
+
+@pytest.mark.parametrize(("answer", "code"), [("yes, go ahead", 0), ("no: the tests fail", 1)])
+def test_a_job_asks_an_agent_and_waits_for_its_answer(relay: Relay, answer: str, code: int) -> None:
+    FakeAgent(relay, "Reviewer").wrap("--reply", "May main be released", f"@relay:ci {answer}\n")
+    command = [sys.executable, str(EXAMPLES / "programs" / "ask.py")]
+    asked = subprocess.run(
+        command, cwd=relay.home, env=relay.environment, capture_output=True, text=True, check=False
+    )
+    assert (asked.stdout, asked.returncode) == (f"{answer}\n", code), asked.stderr
+
+
+def test_the_page_on_programs_shows_the_job() -> None:
+    code = (EXAMPLES / "programs" / "ask.py").read_text().partition("\n\n")[2]
+    assert f"```python\n{code}```" in (EXAMPLES.parent / "docs" / "MCP.md").read_text()
+
+
+def test_the_bot_answers_agents(relay: Relay) -> None:
+    agents = [FakeAgent(relay, name).wrap() for name in ("Alice", "Bob")]
+    with running(relay, "bot.py", joins="Ports") as bot:
+        for port, agent in enumerate(agents, 8100):
+            agent.say("@relay:Ports one for my server, please")
+            agent.receives(f"Use port {port}.")
+        bot.send_signal(signal.SIGINT)
+        assert bot.wait() == 0
+
+
+def test_the_bridge_forwards_a_channel_and_keeps_what_the_webhook_refuses(relay: Relay) -> None:
+    posted, refuses = [], True
+
+    class Webhook(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(503 if refuses else 200)
+            self.end_headers()
+            if not refuses:
+                posted.append(json.loads(body))
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Log nothing."""
+
+    relay.environment["no_proxy"] = "127.0.0.1"
+    with HTTPServer(("127.0.0.1", 0), Webhook) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/"
+        with running(relay, "bridge.py", url, joins="bridge") as bridge:
+            wait_until(lambda: "bridge" in relay("channels").stdout)
+            relay("send", "#ops", "The release is out")
+            assert bridge.stderr is not None and b"503" in bridge.stderr.read()
+        assert [row["state"] for row in messages(relay)] == ["stored"]
+        refuses = False
+        with running(relay, "bridge.py", url, joins="bridge"):
+            wait_until(lambda: posted)
+        server.shutdown()
+    assert posted == [{"text": "you in #ops: The release is out"}]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 
 from relay.eventbus import EventBus
 from relay.tasks import Tasks
@@ -28,5 +29,21 @@ def test_idle_waits_for_work_that_was_queued_by_work() -> None:
             assert sorted(done) == ["first", "fourth", "second", "third"]
             await tasks.idle()  # returns immediately
             tasks.cancel()
+
+    asyncio.run(main())
+
+
+def test_nothing_is_queued_after_the_end() -> None:
+    async def work() -> None:
+        raise AssertionError
+
+    async def main() -> None:
+        async with asyncio.TaskGroup() as group:
+            tasks = Tasks(group, EventBus())
+            tasks.cancel()
+            late = work()
+            tasks.queue("a", late)
+            assert inspect.getcoroutinestate(late) == inspect.CORO_CLOSED
+            assert tasks.unfinished() == 0
 
     asyncio.run(main())

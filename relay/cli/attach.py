@@ -75,7 +75,8 @@ def _ring(home: Home, switch: SwitchAgent) -> list[SessionInfo]:
     """Return the agents in the order to try them, by team and name; the one just left comes last."""
     place = key(switch.team), key(switch.name)
     forwards = switch.direction == "next"
-    found = sorted(claims(home), key=_place, reverse=not forwards)
+    agents = [claim for claim in claims(home) if not claim.is_program]
+    found = sorted(agents, key=_place, reverse=not forwards)
     behind = [each for each in found if (_place(each) > place if forwards else _place(each) < place)]
     return [*behind, *(each for each in found if each not in behind)]
 

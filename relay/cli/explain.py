@@ -115,7 +115,8 @@ def run(args: argparse.Namespace) -> int:
     if answer.get("idle_dropped"):
         dropped = count(answer["idle_dropped"], "text")
         print(f"{dropped} of idle handlers dropped: only its idle handlers have prompted it for some time.")
-    print(f"relay treats it as {answer['profile']}, a program that {_READS[answer['reader']]}.")
+    if answer.get("reader"):  # a program that has joined the team has none
+        print(f"relay treats it as {answer['profile']}, a program that {_READS[answer['reader']]}.")
     if answer.get("version") and answer.get("checked"):
         told = unchecked(answer["profile"], answer["version"], answer["checked"])
         print(told or f"{answer['profile']} {answer['version']} was checked with these rules.")

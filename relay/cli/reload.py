@@ -36,7 +36,8 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("name the agents to reload, or use --all. `relay ps` lists them.")
     home = Home.from_env()
     if args.all:
-        found = sorted(claims(home, args.team), key=lambda claim: (claim.team, claim.name))
+        agents = [claim for claim in claims(home, args.team) if not claim.is_program]
+        found = sorted(agents, key=lambda claim: (claim.team, claim.name))
     else:
         found = [find_claim(home, name, args.team) for name in unique(args.names)]
     if not (found or args.json):

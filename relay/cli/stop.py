@@ -43,7 +43,7 @@ _LAST_STEPS = 10.0  # seconds for the last steps of a session that no longer lis
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add_names(parser, "the sessions, as `relay ps` lists them")
-    parser.add_argument("--all", action="store_true", help="every session in this home")
+    parser.add_argument("--all", action="store_true", help="every agent in this home")
     parser.add_argument("--now", action="store_true", help="kill immediately, without a closing prompt")
     add_team(parser)
     add_json(parser, "print the result for each as a JSON list")
@@ -54,7 +54,8 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("name the sessions to stop, or use --all. `relay ps` lists them.")
     home = Home.from_env()
     if args.all:
-        sessions = live(home, args.team, HANGS if args.now else SESSION_TIMEOUT)
+        found = live(home, args.team, HANGS if args.now else SESSION_TIMEOUT)
+        sessions = [session for session in found if not session.is_program]
         if not (sessions or args.json):
             print("No agent is running.")
     else:

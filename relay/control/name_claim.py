@@ -36,13 +36,14 @@ class Claim:
         self.fd = fd
         self.apart = False
 
-    def note(self, agent: int, session: int = 0) -> None:
-        """Write AGENT_PID SESSION_PID NAME TEAM SHIM_PID APART NAMESPACE into the claim; called by the shim.
+    def note(self, agent: int, session: int = 0, shim: int | None = None) -> None:
+        """Write AGENT_PID SESSION_PID NAME TEAM SHIM_PID APART NAMESPACE into the claim.
 
-        session: 0 while there is none. relay.control.lineage says which processes count as the agent's.
+        session: 0 while there is none. shim: by default this process.
+        relay.control.lineage says which processes count as the agent's.
         """
-        shim = f"{os.getpid():10} {self.apart:d} {pid_namespace():10}"
-        line = f"{agent:10} {session:10} {self.name} {self.team} {shim}\n"
+        rest = f"{os.getpid() if shim is None else shim:10} {self.apart:d} {pid_namespace():10}"
+        line = f"{agent:10} {session:10} {self.name} {self.team} {rest}\n"
         try:
             # One write of constant length: a reader sees the old line or the new one.
             os.pwrite(self.fd, line.encode(), 0)

@@ -25,7 +25,7 @@ from relay import errors
 from relay.control.name_claim import noted
 from relay.control.team_choice import fleet_team
 from relay.dataclass import dataclass, fields
-from relay.errors import NoSuchSession, OutcomeUnknown, RelayError, SessionUnresponsive
+from relay.errors import NoSuchSession, OutcomeUnknown, RelayError, SessionUnresponsive, UsageError
 from relay.home import Home
 from relay.names import did_you_mean, key, same
 from relay.peer import connect
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 CONNECTING = "connecting"
 """The state of the bus until a session knows better."""
+
+PROGRAM = "program"
+"""In place of the profile of an agent: a program that has joined its team (`relay.connect`)."""
 
 SESSION, SHIM = ".sock", ".shim"
 """The suffixes of the sockets of a session and of its shim."""
@@ -88,7 +91,8 @@ class SessionInfo:
 
     name, team:     the agent.
     id:             this run of the session.
-    agent:          the profile, such as `claude`; `generic` for an unknown program.
+    agent:          the profile, such as `claude`; `generic` for an unknown one; `program` for a program that
+                    has joined the team by itself (`relay.connect`).
     pid:            the session process.
     agent_pid:      the agent's process (PID in the table).
     terminal_pid:   the shim, which owns the agent's terminal.
@@ -145,6 +149,11 @@ class SessionInfo:
     escalation: str = ""
     parent: str = ""
     apart: bool = False
+
+    @property
+    def is_program(self) -> bool:
+        """True for a program that has joined the team by itself: it has no terminal, and no shim."""
+        return self.pid is not None and self.terminal_pid is None
 
     @property
     def shim(self) -> Path:
@@ -223,10 +232,20 @@ def _only(home: Home, name: str, team: str | None, found: list[SessionInfo]) -> 
 
 
 def find_claim(home: Home, name: str, team: str | None = None) -> SessionInfo:
-    """Return the session called `name`, as its claim describes it. Raise NoSuchSession as `find` does."""
+    """Return the session called `name`, as its claim describes it.
+
+    Raise NoSuchSession as `find` does, and UsageError for a program, which has no terminal.
+    """
     team = team or fleet_team(home, name)
-    found = [*filter(None, map(_claim, _sockets(home, team, name)))]
-    return _only(home, name, team, found)
+    found = _only(home, name, team, [*filter(None, map(_claim, _sockets(home, team, name)))])
+    if found.is_program and found.pid is not None:
+        raise not_an_agent(found.name, found.pid)
+    return found
+
+
+def not_an_agent(name: str, pid: int) -> UsageError:
+    """Return the error if a program is asked for what only an agent can do."""
+    return UsageError(f"{name} is a program without a terminal; it ends by itself (process {pid}).")
 
 
 def claims(home: Home, team: str | None = None) -> Iterator[SessionInfo]:

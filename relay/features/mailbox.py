@@ -44,8 +44,7 @@ from relay.messaging.events import (
     handler_fields,
     journal_fields,
 )
-from relay.state.readiness import QUOTED, Readiness
-from relay.state.view import AgentView
+from relay.state.readiness import QUOTED, Readiness, Verdict
 from relay.storage.journal import Journal
 from relay.tasks import Tasks
 from relay.terminal.events import Notify
@@ -89,9 +88,9 @@ T = TypeVar("T")
 
 
 class Mailbox:
-    """Delivers the messages for one agent. view: shows why they have to wait."""
+    """Delivers the messages for one agent. verdict: says why they have to wait."""
 
-    def __init__(self, bus: EventBus, tasks: Tasks, journal: Journal, view: AgentView) -> None:
+    def __init__(self, bus: EventBus, tasks: Tasks, journal: Journal, verdict: Callable[[], Verdict]) -> None:
         self._bus = bus
         self._tasks = tasks
         self._journal = journal
@@ -103,7 +102,7 @@ class Mailbox:
         self._taken = Counter[str]()  # by sender (key): how many of _given are not urgent
         self._version: int | None = None  # of the ledger, at the last look
         self._swept = time.monotonic()
-        self._shown = _Shown(bus, view, self._waits)
+        self._shown = _Shown(bus, verdict, self._waits)
 
     async def run(self) -> None:
         """Check the ledger every LEDGER_CHECK_EVERY seconds until cancelled."""
@@ -369,9 +368,11 @@ class _Shown:
     waits: returns a message if it still waits, else the newest one that does, if any.
     """
 
-    def __init__(self, bus: EventBus, view: AgentView, waits: Callable[[Message], Message | None]) -> None:
+    def __init__(
+        self, bus: EventBus, verdict: Callable[[], Verdict], waits: Callable[[Message], Message | None]
+    ) -> None:
         self._bus = bus
-        self._view = view
+        self._verdict = verdict
         self._waits = waits
         self._watched: set[bool] = set()  # the scheduled looks: after A_WAIT (False), after HELD (True)
         self._why = ""
@@ -421,7 +422,7 @@ class _Shown:
 
     def _explain(self, message: Message, *, held: bool) -> None:
         """Report why `message` waits, if only the user can change that. held: it has waited for long."""
-        verdict = self._view.verdict
+        verdict = self._verdict()
         stuck = verdict.state is Readiness.UNSAFE or (held and verdict.rule == QUOTED)
         if stuck and verdict.reason != self._why:
             self._why = verdict.reason

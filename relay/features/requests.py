@@ -14,6 +14,7 @@ from relay.control.lineage import Lineage, claims_here, complete, connected, nea
 from relay.control.name_claim import Noted
 from relay.control.operations import operation
 from relay.control.server import NOBODY, OWN, USER, Answer, ControlServer, Request
+from relay.control.sessions import PROGRAM, not_an_agent
 from relay.errors import NotAllowed, UsageError
 from relay.eventbus import EventBus, handles
 from relay.home import Home
@@ -89,6 +90,8 @@ class Requests:
         operation = str(request.fields.get("op"))
         method = self._operations.get(operation)
         if method is None:
+            if self._agent == PROGRAM:
+                raise not_an_agent(self._session.name, os.getpid())
             raise UsageError(f"a session has no operation {operation!r}.")
         try:
             guard.check(request, self._lineage, self._home, self._shown_to)

@@ -583,7 +583,7 @@ FEATURES: dict[str, Factory] = {
     ),
     "bounds": _supervised(_bounds),
     "sender": lambda core: MessageSender(core.bus, core.journal, core.session),
-    "mailbox": lambda core: Mailbox(core.bus, core.tasks, core.journal, core.agent.view),
+    "mailbox": lambda core: Mailbox(core.bus, core.tasks, core.journal, lambda: core.agent.view.verdict),
     "bus": _bus_connection,
     "injector": lambda core: Injector(
         core.bus,

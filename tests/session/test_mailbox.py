@@ -108,7 +108,7 @@ class Rig:
         self.tasks = Tasks(group, self.bus)
         journal = Journal(place.journal, "id", "Bob")
         identity = Identity("id", "Bob", "default", place.ledger.parent)
-        self.mailbox = Mailbox(self.bus, self.tasks, journal, agent.view)
+        self.mailbox = Mailbox(self.bus, self.tasks, journal, lambda: agent.view.verdict)
         for feature in (MessageSender(self.bus, journal, identity), self.mailbox, self):
             self.bus.add(feature)
 

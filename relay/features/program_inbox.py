@@ -1,0 +1,114 @@
+"""Hands a program (`relay.connect`) its messages, one at a time to each of its loops.
+
+Inject ─→ queue ─→ take: MayBegin ─→ the body of the loop ─┬→ done: InjectionEnded
+                                                           └→ it failed: InjectionDeferred, so it waits again
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Container
+from typing import Any
+
+from relay.eventbus import EventBus, answers, handles
+from relay.injection.events import Inject, InjectionEnded, Withdraw
+from relay.injection.injection import Injection, Outcome, Result
+from relay.injection.news import News
+from relay.injection.queue import InjectionQueue
+from relay.lifecycle import Describe
+from relay.message import Message
+from relay.messaging.events import MessageGiven
+from relay.terminal.events import Notify
+
+
+class ProgramInbox:
+    """The messages of one program."""
+
+    def __init__(self, bus: EventBus) -> None:
+        self._bus = bus
+        self._queue = InjectionQueue(bus, time.monotonic)
+        self._news = News(time.monotonic)
+        self._begun: Message | None = None  # the message that the queue has just begun
+        self._in_hand: dict[object, Injection] = {}  # by loop
+        self._waiting = 0  # loops that wait for a message
+        self._since = time.time()  # when the last loop began to wait, or got a message
+
+    @handles(Inject)
+    def submit(self, event: Inject) -> None:
+        if event.injection.kind == "message":
+            self._queue.submit(event.injection)
+            self._news.notice()
+        else:  # the outcome of what the program has sent
+            self._bus.publish(Notify(event.injection.text))
+            self._bus.publish(InjectionEnded(event.injection, Outcome(Result.INJECTED, route="program")))
+
+    @handles(Withdraw)
+    def withdraw(self, event: Withdraw) -> None:
+        self._queue.withdraw(event.id)
+
+    @handles(MessageGiven)
+    def given(self, event: MessageGiven) -> None:
+        self._begun = event.message
+
+    async def take(self, loop: object, done: str | None, seconds: float | None) -> Message | None:
+        """Return the next message for `loop`; None if there is none within `seconds`, or after `close`.
+
+        done: the id of the last one, whose body is done.
+        """
+        self.finish(loop, {done})
+        self._waiting += 1
+        self._since = time.time()
+        try:
+            async with asyncio.timeout(seconds), self._queue.beginning:
+                while not self._queue.closed:
+                    retry = None
+                    if (first := next(iter(self._queue), None)) is not None:
+                        if (refusal := self._queue.refused(first)) is not None:
+                            retry = refusal.until - time.monotonic()
+                        elif await self._queue.begin(first, begins=True):
+                            self._in_hand[loop] = first
+                            return self._begun
+                        else:
+                            continue
+                    await self._news.wait(retry)
+        except TimeoutError:
+            pass
+        finally:
+            self._waiting -= 1
+            self._since = time.time()
+        return None
+
+    def close(self, done: Container[str | None]) -> None:
+        """End with the program. done: the ids of messages whose bodies are done; others wait again."""
+        for loop in tuple(self._in_hand):
+            self.finish(loop, done)
+        self._queue.close()
+        self._news.notice()
+
+    def finish(self, loop: object, done: Container[str | None]) -> None:
+        """End with the message that `loop` has, if any: it waits again unless it is `done`."""
+        injection = self._in_hand.pop(loop, None)
+        if injection is None:
+            return
+        if injection.id in done:
+            self._queue.end(injection, Outcome(Result.INJECTED, route="program"))
+        else:
+            self._queue.defer([injection])
+            self._news.notice()
+
+    @answers(Describe)
+    async def describe(self, question: Describe, _: object) -> dict[str, Any]:
+        state = "ready" if self._waiting else "working"
+        shared = {"state": state, "prompt": None, "agent_pid": os.getpid(), "terminal_pid": None}
+        if question.brief:
+            return {**shared, "since": self._since}
+        senders = [injection.source for injection in self._in_hand.values()]
+        handles = f"handles a message from {senders[-1]}" if senders else "does other work"
+        return {
+            **shared,
+            "reason": "waits for messages" if self._waiting else handles,
+            "waiting": len(self._queue),
+            "obstacle": None,
+        }

@@ -1,0 +1,190 @@
+"""`relay.connect`: makes a program a member of a team, which sends and receives messages as agents do.
+
+with relay.connect("ci") as me:                  async with relay.connect("ci") as me:
+    me.send("Alice", "Is main ready?")               await me.send("Alice", "Is main ready?")
+    for message in me.messages():                    async for message in me.messages():
+        me.reply(message, "Thanks.")                     await me.reply(message, "Thanks.")
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from types import TracebackType
+from typing import Any, TypeVar
+
+from relay.hooks.commands import Member
+from relay.message import Message
+from relay.session.program_session import ProgramSession
+
+T = TypeVar("T")
+
+
+def connect(name: str, *, team: str | None = None, channels: Sequence[str] = ()) -> TeamMembership:
+    """Return a context manager, for `with` or `async with`, that makes this program the member `name`.
+
+    team:     by default that of RELAY_TEAM, or "default".
+    channels: the channels to join, such as "#ops".
+
+    Entering raises NameInUse, NotAllowed (within an agent), HomeError or LedgerError.  Leaving it with an
+    exception gives the messages back whose loop bodies are not done.
+    """
+    return TeamMembership(ProgramSession(name, team, channels))
+
+
+class TeamMembership:
+    """The context manager of `connect`; usable once."""
+
+    def __init__(self, session: ProgramSession) -> None:
+        self._session = session
+        self._done: set[str] = set()
+
+    def __enter__(self) -> ProgramMember:
+        try:
+            self._session.enter().result()
+        except BaseException:  # such as Ctrl-C
+            self._session.leave(())
+            raise
+        return ProgramMember(self._session, self._done)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._session.leave(self._done if kind is None else ()).result()
+
+    async def __aenter__(self) -> AsyncProgramMember:
+        try:
+            await asyncio.shield(asyncio.wrap_future(self._session.enter()))
+        except BaseException:  # such as a timeout
+            self._session.leave(())
+            raise
+        return AsyncProgramMember(self._session, self._done)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await asyncio.wrap_future(self._session.leave(self._done if kind is None else ()))
+
+
+class ProgramMember:
+    """A member of a team. Its methods may be called from any thread."""
+
+    def __init__(self, session: ProgramSession, done: set[str]) -> None:
+        self._session = session
+        self._done = done
+
+    def send(
+        self,
+        to: str,
+        text: str,
+        *,
+        wait: float | None = None,
+        thread: str | None = None,
+        reply_to: str | None = None,
+        priority: str = "normal",
+        expires: float | None = None,
+    ) -> Sequence[Message]:
+        """Send to a name, `*` or `#channel`, as `ctx.relay.send` does; return one Message per receiver.
+
+        Raise UnknownRecipient, InvalidName or MessageRefused.
+        """
+        send = self._session.relay.send
+        return self._result(
+            send(to, text, wait=wait, thread=thread, reply_to=reply_to, priority=priority, expires=expires)
+        )
+
+    def reply(self, message: Message, text: str, *, wait: float | None = None) -> Message:
+        """Answer the sender of `message`, in its thread."""
+        (sent,) = self._result(_reply(self._session, message, text, wait))
+        return sent
+
+    def messages(self, timeout: float | None = None) -> Iterator[Message]:
+        """Yield messages as they arrive; end after `timeout` seconds without one.
+
+        A message is acknowledged when the loop asks for the next one, or the `with` block is left without an
+        exception.  If several loops run, each message goes to one of them.
+        """
+        loop, done = object(), None
+        while True:
+            try:
+                message = self._result(self._session.inbox.take(loop, done, timeout))
+            except BaseException:  # cancelled, perhaps just as a message came
+                self._session.release(loop, done)
+                raise
+            if message is None:
+                return
+            done = message.id
+            self._done.add(done)
+            yield message
+            self._done.discard(done)
+
+    def agents(self) -> Sequence[Member]:
+        """Return everyone else in the team, online or not."""
+        return self._result(self._session.relay.roster())
+
+    def _result(self, work: Coroutine[Any, Any, T]) -> T:
+        future = self._session.call(work)
+        try:
+            return future.result()
+        finally:
+            future.cancel()  # after Ctrl-C
+
+
+class AsyncProgramMember:
+    """A member of a team, for asyncio. Its methods are those of ProgramMember."""
+
+    def __init__(self, session: ProgramSession, done: set[str]) -> None:
+        self._session = session
+        self._done = done
+
+    async def send(
+        self,
+        to: str,
+        text: str,
+        *,
+        wait: float | None = None,
+        thread: str | None = None,
+        reply_to: str | None = None,
+        priority: str = "normal",
+        expires: float | None = None,
+    ) -> Sequence[Message]:
+        """See ProgramMember.send."""
+        send = self._session.relay.send
+        return await self._result(
+            send(to, text, wait=wait, thread=thread, reply_to=reply_to, priority=priority, expires=expires)
+        )
+
+    async def reply(self, message: Message, text: str, *, wait: float | None = None) -> Message:
+        """See ProgramMember.reply."""
+        (sent,) = await self._result(_reply(self._session, message, text, wait))
+        return sent
+
+    async def messages(self, timeout: float | None = None) -> AsyncIterator[Message]:
+        """See ProgramMember.messages."""
+        loop, done = object(), None
+        while True:
+            try:
+                message = await self._result(self._session.inbox.take(loop, done, timeout))
+            except BaseException:  # cancelled, perhaps just as a message came
+                self._session.release(loop, done)
+                raise
+            if message is None:
+                return
+            done = message.id
+            self._done.add(done)
+            yield message
+            self._done.discard(done)
+
+    async def agents(self) -> Sequence[Member]:
+        """See ProgramMember.agents."""
+        return await self._result(self._session.relay.roster())
+
+    async def _result(self, work: Coroutine[Any, Any, T]) -> T:
+        return await asyncio.wrap_future(self._session.call(work))
+
+
+async def _reply(
+    session: ProgramSession, message: Message, text: str, wait: float | None
+) -> Sequence[Message]:
+    thread = message.thread or message.id
+    return await session.relay.send(message.sender, text, wait=wait, reply_to=message.id, thread=thread)
