@@ -23,8 +23,11 @@ from relay.home import Home
 if TYPE_CHECKING:
     from relay.control.server import Request
 
-ALLOWED = frozenset({"info", "explain", "rules", "send", "drain", "roster", "join", "leave", "hook_printed"})
+ALLOWED = frozenset({"info", "explain", "rules", "drain", "roster", "hook_printed"})
 """Operations that a descendant of an agent may request."""
+
+AS_ITSELF = frozenset({"send", "join", "leave"})
+"""Operations in the name of the session's agent, which its own descendants and the user may request."""
 
 OWN = frozenset({"hook", "spawn", "dismiss"})
 """Operations that only a descendant of the session's own agent may request."""
@@ -42,6 +45,8 @@ def check(request: Request, own: Lineage, home: Home, shown_to: str | None = Non
     operation = str(request.fields.get("op"))
     fd = request.channel.fileno()
     if operation in ALLOWED or (operation in LOOKS and _may_look(fd, own, home, shown_to)):
+        return
+    if operation in AS_ITSELF and through(home, own, connected(fd)):
         return
     if operation in OWN:
         if not through(home, own, connected(fd)):

@@ -16,6 +16,7 @@ import pytest
 from ledgers import post
 from relay.control import lineage
 from relay.control.lineage import Lineage
+from relay.control.sessions import socket_of
 from relay.home import Home
 from relay.messaging.ledger import Ledger
 from session.fake_agent import Entry, FakeAgent, events, messages, project, ps
@@ -281,6 +282,23 @@ def test_an_agent_may_not_act_as_another(mallory: Mallory, hide: str, command: s
     (entry,) = mallory.refused()
     assert (entry["operation"], entry["name"].lower()) == (command.split()[0], "mallory")
     assert "forged" not in [message["body"] for message in messages(mallory.relay)]
+
+
+@pytest.mark.parametrize(
+    "request_", [{"op": "send", "id": "1f", "to": "you", "body": "forged"}, {"op": "join", "channel": "ops"}]
+)
+def test_an_agent_may_not_use_another_agents_session(
+    mallory: Mallory, bob: FakeAgent, tmp_path: Path, request_: dict[str, str]
+) -> None:
+    socket = socket_of(Home.from_env({"RELAY_HOME": str(bob.relay.home)}), "default", "Bob")
+    script = tmp_path / "forge.py"
+    script.write_text(
+        f"from relay.control.sessions import call\nprint(call({str(socket)!r}, {request_!r}))\n"
+    )
+    done = mallory.run(f"{sys.executable} {script}")
+    assert done.returncode != 0 and "NotAllowed" in done.stderr, done
+    assert "forged" not in [message["body"] for message in messages(mallory.relay)]
+    assert "ops" not in bob.relay("channels").stdout
 
 
 def test_a_stale_lock_file_identifies_no_caller(bob: FakeAgent) -> None:
