@@ -14,6 +14,7 @@ from relay.control.sessions import call, live
 from relay.errors import NotAllowed, UsageError
 from relay.home import Home
 from relay.mcp.tools import TOOLS, offered
+from relay.text import one_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -149,7 +150,10 @@ class _Calls:
 
 def _brief(row: dict[str, Any]) -> dict[str, Any]:
     """Return what a message's sender or receiver may know before it is read: not its text."""
-    return {key: row[key] for key in _SHOWN if row.get(key) is not None}
+    shown = {key: row[key] for key in _SHOWN if row.get(key) is not None}
+    if "detail" in shown:
+        shown["detail"] = one_line(shown["detail"], 200)  # a peer may have given it
+    return shown
 
 
 def _json(value: object) -> str:
