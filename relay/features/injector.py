@@ -256,8 +256,9 @@ class Injector:
                 come.cancel()
         finally:
             self._receivers -= 1
-            ended.cancel()
             self._news.notice()
+            ended.cancel()
+            await asyncio.wait({ended})  # it no longer looks at the connection
         return {"text": ""}
 
     @operation("received")
