@@ -262,6 +262,13 @@ def test_an_agent_without_an_environment_is_still_itself(relay: Relay) -> None:
     assert json.loads(client.call("whoami"))["name"] == "Mallory"
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only there can the ancestors' environments be read")
+def test_an_agent_is_not_the_user_of_another_home(relay: Relay) -> None:
+    """A client that gives its servers a clean environment hides the home from them."""
+    client = Starter(relay, "Mallory").by(f"env -i HOME={relay.home}/elsewhere $SERVER")
+    assert "descends from an agent of another home" in client.refusal("whoami")
+
+
 def test_nobody_is_another_agent_or_the_user(relay: Relay) -> None:
     """The process decides, not its environment."""
     AgentWithTools(relay, "Alice").start()
