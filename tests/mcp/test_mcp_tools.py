@@ -102,13 +102,12 @@ def test_a_message_taken_by_a_tool_is_given_once(
     assert "by the tool" not in bob.received
 
 
-def test_what_already_waits_is_returned_at_once_and_in_order(alice: AgentWithTools, relay: Relay) -> None:
-    busy = AgentWithTools(relay, "Busy").wrap("--busy", "--mcp", *SERVER)
-    settings(relay, "idle_seconds = 1000\n")
-    assert isinstance(busy, AgentWithTools)
-    for words in (["--low", "Busy", "third"], ["Busy", "second"], ["--urgent", "Busy", "first"]):
+def test_what_already_waits_is_returned_at_once_and_in_order(relay: Relay) -> None:
+    settings(relay, 'inject = "never"\n')
+    bob = AgentWithTools(relay, "Bob").start()
+    for words in (["--low", "Bob", "third"], ["Bob", "second"], ["--urgent", "Bob", "first"]):
         relay("send", *words)
-    text = busy.connect().call("wait_for_message", seconds=50)
+    text = bob.connect().call("wait_for_message", seconds=50)
     assert [word for word in text.split() if word in {"first", "second", "third"}] == [
         "first",
         "second",
@@ -186,10 +185,9 @@ def test_the_users_answer_to_a_question_comes_as_a_message(alice: AgentWithTools
 
 
 def test_an_agent_sees_only_the_heads_of_what_waits_for_it(relay: Relay) -> None:
-    busy = AgentWithTools(relay, "Busy").wrap("--busy", "--mcp", *SERVER)
-    assert isinstance(busy, AgentWithTools)
-    relay("send", "Busy", "the text")
-    client = busy.connect()
+    settings(relay, 'inject = "never"\n')
+    client = AgentWithTools(relay, "Bob").start().connect()
+    relay("send", "Bob", "the text")
     (row,) = json.loads(client.call("inbox"))
     assert (row["from"], row["state"], "the text" in str(row)) == ("you", "stored", False)
     (row,) = json.loads(client.call("message_status", id=row["id"]))
