@@ -416,7 +416,9 @@ def _unread(kind: int) -> bool:
 
 def _left_unread(kind: int) -> bool:
     """Return True if the client, which has gone, had not read all output."""
+    if _unread(kind):
+        return True
     if kind != stat.S_IFSOCK:
-        return _unread(kind)
-    with socket.socket(fileno=os.dup(1)) as output:
+        return False
+    with socket.socket(fileno=os.dup(1)) as output:  # what a closed socket had not read is gone
         return output.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == errno.ECONNRESET
