@@ -124,6 +124,18 @@ def test_a_cancelled_wait_takes_nothing(bob: AgentWithTools, client: Client, rec
     bob.receives("after the cancellation")
 
 
+def test_an_answer_that_crosses_a_cancellation_is_given_in_another_way(
+    bob: AgentWithTools, client: Client, receiver: Client
+) -> None:
+    id = waiting(receiver)
+    message = sent(client, "Bob", "too late")
+    wait_until(lambda: "too late" in peeked(receiver))
+    receiver.notify("notifications/cancelled", {"requestId": id})
+    assert "too late" in text_of(receiver.frame())  # which a client ignores now
+    bob.receives("too late")
+    arrives(bob.relay, message, "typed")
+
+
 def test_a_message_that_its_client_never_read_is_given_in_another_way(
     bob: AgentWithTools, client: Client
 ) -> None:
