@@ -18,7 +18,7 @@ import pytest
 from mcp_client import SERVER, AgentWithTools, Client, server, text_of
 from relay.cli.main import COMMANDS
 from relay.mcp.tools import TOOLS
-from session.fake_agent import events, messages, ps, settings
+from session.fake_agent import events, messages, project, ps, settings
 from session.test_session_door import dying
 from session.test_session_guard import UNSHARE
 from session.test_session_spawn import Fleet
@@ -343,6 +343,16 @@ def test_nobody_is_the_user_whose_ancestors_are_out_of_sight(relay: Relay, why: 
     clean = "unset RELAY_SOCKET RELAY_NAME RELAY_TEAM RELAY_SESSION RELAY_AGENT; "
     with Starter(relay, "Mallory").by(clean + shlex.join([*unshare, shlex.join(SERVER)])) as client:
         assert why in client.refusal("whoami")
+
+
+def test_a_closing_prompt_does_not_wait_for_a_tool(relay: Relay) -> None:
+    folder = project(relay, "from relay import on\n@on('session_end')\ndef ask(e, ctx): return 'Save all.'\n")
+    bob = AgentWithTools(relay, "Bob").start(cwd=folder)
+    with bob.connect() as client:
+        waiting(client)
+        relay("stop", "Bob")
+        assert "once you have ended your turn" in text_of(client.frame())
+    assert "Save all." in bob.received
 
 
 def test_a_server_is_ended_by_the_end_of_its_agent(relay: Relay) -> None:
