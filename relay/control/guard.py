@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, NoReturn
 
 from relay import names
 from relay.control.caller import Caller, agent_of, caller
-from relay.control.lineage import Lineage, because, connected, refusal, through
+from relay.control.lineage import (
+    Lineage,
+    ancestors,
+    because,
+    belongs_to_an_agent,
+    connected,
+    refusal,
+    through,
+)
 from relay.control.sessions import call
 from relay.control.team_choice import team_of
 from relay.dataclass import dataclass
@@ -26,10 +34,10 @@ if TYPE_CHECKING:
 ALLOWED = frozenset({"info", "explain", "rules", "drain", "roster", "hook_printed"})
 """Operations that a descendant of an agent may request."""
 
-AS_ITSELF = frozenset({"send", "join", "leave"})
+AS_ITSELF = frozenset({"send", "join", "leave", "received"})
 """Operations in the name of the session's agent, which its own descendants and the user may request."""
 
-OWN = frozenset({"hook", "spawn", "dismiss"})
+OWN = frozenset({"hook", "receive", "spawn", "dismiss"})
 """Operations that only a descendant of the session's own agent may request."""
 
 LOOKS = frozenset({"peek", "logs"})
@@ -125,6 +133,26 @@ def acting_as(home: Home, operation: str, *, name: str | None, team: str | None,
     return Actor(names.validate(name), team_of(home, name, team))
 
 
+def certain(home: Home, operation: str) -> Caller | None:
+    """Return the agent that this process descends from, None if it is the user's.
+
+    Raise NotAllowed if nothing but the environment says whose it is, or if that says another; and for a
+    descendant of another home's agent, unless RELAY_HOME says that this home is meant.
+    """
+    own = _caller(home, operation)
+    if own is None:
+        if "RELAY_HOME" not in os.environ and any(map(belongs_to_an_agent, ancestors(os.getpid()))):
+            note_refusal(home, None, operation)
+            raise NotAllowed(
+                "this descends from an agent of another home. Set RELAY_HOME, RELAY_SOCKET, RELAY_NAME and "
+                "RELAY_TEAM as in that agent's environment."
+            )
+    elif not (own.through and os.environ.get("RELAY_SOCKET", str(own.socket)) == str(own.socket)):
+        why = "this is not certainly a process of the agent that RELAY_SOCKET names."
+        _refuse(home, own, operation, why)
+    return own
+
+
 def _is(own: Caller, name: str, team: str) -> bool:
     return names.same(name, own.name) and names.same(team, own.team)
 
@@ -133,17 +161,20 @@ def _caller(home: Home, operation: str) -> Caller | None:
     try:
         return caller(home)
     except NotAllowed:
-        _note(home, "", operation)
+        note_refusal(home, None, operation)
         raise
 
 
 def _refuse(home: Home, own: Caller, operation: str, why: str) -> NoReturn:
-    _note(home, own.name, operation)
+    note_refusal(home, own, operation)
     raise NotAllowed(f"{why} {_because(own)}")
 
 
-def _note(home: Home, name: str, operation: str) -> None:
+def note_refusal(home: Home, own: Caller | None, operation: str) -> None:
+    """Record in the journal that an operation was refused to this process. own: its agent, if known."""
     session = os.environ.get("RELAY_SESSION", "")
     from relay.storage.journal import Journal  # 20 ms, and refusals are rare
 
-    Journal(home.journal, session, name).write("refused", operation=operation, pid=os.getpid())
+    Journal(home.journal, session, "" if own is None else own.name).write(
+        "refused", operation=operation, pid=os.getpid()
+    )

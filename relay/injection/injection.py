@@ -11,7 +11,7 @@ from relay.dataclass import dataclass, fields
 from relay.message import Priority
 
 Kind = Literal["message", "hook", "closing", "notice", "task", "nudge"]
-Route = Literal["", "typed", "native", "door", "program"]
+Route = Literal["", "typed", "native", "door", "mcp", "program"]
 Role = Literal["", "user", "system", "assistant"]
 Proof = Literal["", "echo", "screen", "hook", "printed", "record", "agent"]
 
@@ -99,10 +99,12 @@ class Outcome:
 
     detail:   the reason for anything but plain success, in one sentence.
     route:    typed into the agent's terminal, in a reply to one of its own hooks (native), by its inbox
-              (door), or taken by a program (relay.connect); empty if nothing was given.
+              (door), by a tool that it called (mcp), or taken by a program (relay.connect); empty if nothing
+              was given.
     role:     the text's role for the agent.
     verified: the proof that it arrived, or empty: the terminal's echo, the screen, the agent's own prompt
-              hook, the hook's client, which printed it for the agent, its record, or its door's word (agent).
+              hook, the hook's client or server of tools that printed it for the agent, its record, or its
+              door's word (agent).
     """
 
     result: Result
