@@ -31,10 +31,10 @@ from relay.home import Home
 if TYPE_CHECKING:
     from relay.control.server import Request
 
-ALLOWED = frozenset({"info", "explain", "rules", "drain", "roster", "hook_printed"})
+ALLOWED = frozenset({"info", "explain", "rules", "drain", "roster", "hook_printed", "received"})
 """Operations that a descendant of an agent may request."""
 
-AS_ITSELF = frozenset({"send", "join", "leave", "received"})
+AS_ITSELF = frozenset({"send", "join", "leave"})
 """Operations in the name of the session's agent, which its own descendants and the user may request."""
 
 OWN = frozenset({"hook", "receive", "spawn", "dismiss"})
