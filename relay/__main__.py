@@ -82,6 +82,10 @@ def _command(argv: list[str]) -> int:
         from relay.cli import hook
 
         return hook.quick(argv[1:])
+    if argv == ["mcp"]:
+        from relay.cli import mcp
+
+        return mcp.quick()
     if argv == ["__names"]:  # of running agents, for shell completion, which waits for them
         from relay.control.name_claim import claimed_names
         from relay.home import Home

@@ -25,7 +25,7 @@ GROUPS = {
     "Talk": ("inbox", "send", "messages", "retry", "drop", "release", "join", "leave", "channels"),
     "Remember": ("memory",),
     "Look inside": ("peek", "logs", "explain", "usage", "events", "audit", "replay", "inspect", "agents"),
-    "Set up": ("trust", "hook", "hooks", "broker", "doctor", "completion", "demo"),
+    "Set up": ("trust", "hook", "hooks", "mcp", "broker", "doctor", "completion", "demo"),
 }
 
 _EPILOG = """\

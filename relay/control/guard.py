@@ -23,10 +23,12 @@ from relay.home import Home
 if TYPE_CHECKING:
     from relay.control.server import Request
 
-ALLOWED = frozenset({"info", "explain", "rules", "send", "drain", "roster", "join", "leave", "hook_printed"})
+ALLOWED = frozenset(
+    {"info", "explain", "rules", "send", "drain", "roster", "join", "leave", "hook_printed", "received"}
+)
 """Operations that a descendant of an agent may request."""
 
-OWN = frozenset({"hook", "spawn", "dismiss"})
+OWN = frozenset({"hook", "receive", "spawn", "dismiss"})
 """Operations that only a descendant of the session's own agent may request."""
 
 LOOKS = frozenset({"peek", "logs"})
@@ -120,6 +122,19 @@ def acting_as(home: Home, operation: str, *, name: str | None, team: str | None,
     return Actor(names.validate(name), team_of(home, name, team))
 
 
+def certain(home: Home, operation: str) -> Caller | None:
+    """Return the agent that this process descends from, None if it is the user's.
+
+    Raise NotAllowed if nothing but the environment says whose it is, or if that says another.
+    """
+    own = _caller(home, operation)
+    named = os.environ.get("RELAY_SOCKET")
+    if own is not None and not (own.through and named in {None, str(own.socket)}):
+        why = "this is not certainly a process of the agent that RELAY_SOCKET names."
+        _refuse(home, own, operation, why)
+    return own
+
+
 def _is(own: Caller, name: str, team: str) -> bool:
     return names.same(name, own.name) and names.same(team, own.team)
 
@@ -128,17 +143,20 @@ def _caller(home: Home, operation: str) -> Caller | None:
     try:
         return caller(home)
     except NotAllowed:
-        _note(home, "", operation)
+        note_refusal(home, None, operation)
         raise
 
 
 def _refuse(home: Home, own: Caller, operation: str, why: str) -> NoReturn:
-    _note(home, own.name, operation)
+    note_refusal(home, own, operation)
     raise NotAllowed(f"{why} {_because(own)}")
 
 
-def _note(home: Home, name: str, operation: str) -> None:
+def note_refusal(home: Home, own: Caller | None, operation: str) -> None:
+    """Record in the journal that an operation was refused to this process. own: its agent, if known."""
     session = os.environ.get("RELAY_SESSION", "")
     from relay.storage.journal import Journal  # 20 ms, and refusals are rare
 
-    Journal(home.journal, session, name).write("refused", operation=operation, pid=os.getpid())
+    Journal(home.journal, session, "" if own is None else own.name).write(
+        "refused", operation=operation, pid=os.getpid()
+    )

@@ -82,6 +82,10 @@ class Connection:
         with suppress(OSError):  # the event counts even if the client has given up
             await self.write(b" ")
 
+    async def spoken(self) -> None:
+        """Wait until the peer sends something more, or has gone."""
+        await _readable(self.channel)
+
     def settled(self, outcome: ReplyOutcome) -> None:
         """Call `settle` with the outcome of the last answer, once."""
         settle, self.settle = self.settle, None

@@ -285,7 +285,7 @@ def _malformed() -> RelayError:
 
 def _exchange(path: Path, request: dict[str, Any], deadline: float) -> bytes | None:
     """Send one request and return the answer's line; None if the session ended during it."""
-    with _connect(path, deadline) as channel:
+    with reach(path, deadline) as channel:
         try:
             channel.settimeout(max(deadline - time.monotonic(), _CONNECT_EVERY))
             channel.sendall(json.dumps(request).encode() + b"\n")
@@ -383,7 +383,7 @@ def _claim(path: Path) -> SessionInfo | None:
     )
 
 
-def _connect(path: Path, deadline: float) -> socket.socket:
+def reach(path: Path, deadline: float) -> socket.socket:
     """Return a connection to `path`; wait until `deadline` for a claimed name, unless its shim gave up."""
     while True:
         channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

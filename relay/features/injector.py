@@ -1,6 +1,7 @@
 """Gives texts to the agent, one at a time, in queue order, by the first way that is open.
 
                 ┌→ Contribute ─→ a reply to the agent's own hook ─┐
+                ├→ the answer to a tool that it waits with ───────┤
     Inject ─→ queue ─→ gate ─┬→ its door ─────────────────────────┼→ InjectionEnded
                              └→ its terminal, typed ──────────────┘
 
@@ -17,7 +18,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from relay.agents.door import Door
-from relay.agents.hook_reply import ReplyOutcome
+from relay.agents.hook_reply import ReplyOutcome, Settle
+from relay.control.operations import operation
+from relay.control.server import Answer, Request
 from relay.dataclass import replace
 from relay.eventbus import Event, EventBus, answers, handles
 from relay.injection.door_delivery import DoorDelivery
@@ -32,22 +35,28 @@ from relay.injection.events import (
     Withdraw,
 )
 from relay.injection.gate import TypingGate
-from relay.injection.injection import Injection, Outcome, Proof, Result, Role
+from relay.injection.injection import Injection, Outcome, Proof, Result, Role, Route
 from relay.injection.news import News
 from relay.injection.prompt import PromptComposer
 from relay.injection.queue import InjectionQueue
-from relay.injection.reply_delivery import ReplyDelivery
+from relay.injection.reply_delivery import TYPED, ReplyDelivery
 from relay.injection.typed_delivery import TypedDelivery
 from relay.lifecycle import Describe, SessionEnding, SessionSettling
 from relay.messaging.events import InHand
 from relay.state.agent_terminal import AgentTerminal
 from relay.state.events import HooksAlive
-from relay.state.readiness import Verdict
+from relay.state.readiness import Verdict, working
 from relay.state.reasons import BUSY
 from relay.state.view import AgentView
 from relay.storage.progress import Progress
 from relay.terminal.events import KeysTyped, OutputRead
 from relay.text import listed
+
+ROOM = 72 << 10
+"""Bytes of the answer to a tool: the longest message, with its marks."""
+
+LOOK_EVERY = 1.0
+"""Seconds between two looks of a tool that waits, in case that what was refused is no longer."""
 
 
 class Injector:
@@ -82,6 +91,7 @@ class Injector:
         self._typed = TypedDelivery(bus, terminal, view, queue, gate, composer, news, progress, clock)
         self._given: tuple[Injection, ...] = ()  # being given by the door, or typed, as one text
         self._running: asyncio.Task[Any] | None = None
+        self._receivers = 0  # calls of a tool of the agent's that wait for messages
         bus.add(self._door, restored=True)
         bus.add(self._typed, restored=True)
 
@@ -172,29 +182,36 @@ class Injector:
         if not taken:
             return None
         role: Role = "user" if question.extends else "system"
+        settle = self._settle(taken, "the agent's hook delivered it", role=role, route="native")
+        senders = dict.fromkeys(each.source for each in taken if each.kind == "message")
+        notice = f"relay: message from {listed(list(senders))}" if senders else ""
+        return Contribution(self.render(taken), settle, notice)
+
+    def _settle(self, taken: list[Injection], how: str, *, role: Role, route: Route) -> Settle:
+        """Return what ends the injections `taken`, once it is known whether the reply was passed on."""
 
         def settle(reply: ReplyOutcome) -> None:
             if reply is ReplyOutcome.UNSENT:
                 self.put_back(taken)
                 return
-            outcome = Outcome(Result.INJECTED, role=role)
+            outcome = Outcome(Result.INJECTED, role=role, route=route)
             if reply is ReplyOutcome.UNKNOWN:
-                why = "the agent's hook delivered it, but nothing shows that the agent read it"
-                outcome = Outcome(Result.UNCERTAIN, why, role=role)
+                why = f"{how}, but nothing shows that the agent read it"
+                outcome = Outcome(Result.UNCERTAIN, why, role=role, route=route)
             for injection in taken:
                 self.delivered(injection, outcome)
 
-        senders = dict.fromkeys(each.source for each in taken if each.kind == "message")
-        notice = f"relay: message from {listed(list(senders))}" if senders else ""
-        return Contribution(self.render(taken), settle, notice)
+        return settle
 
-    async def take(self, room: int, *, messages: bool = True, extends: bool = False) -> list[Injection]:
+    async def take(
+        self, room: int, *, messages: bool = True, extends: bool = False, tool: bool = False
+    ) -> list[Injection]:
         """Return the injections that fit in `room` bytes of a reply, none during another delivery."""
         async with self._queue.beginning:
             arrived = self._door.arrived or self._typed.arrived
             if self._queue.closed or (self._being_given and not arrived):
                 return []
-            return await self._replies.take(room, extends=extends, messages=messages)
+            return await self._replies.take(room, extends=extends, messages=messages, tool=tool)
 
     def put_back(self, injections: Sequence[Injection]) -> None:
         """Requeue injections that `take` returned and that were certainly not passed on."""
@@ -210,8 +227,44 @@ class Injector:
         """Publish the outcome of `injection`, which `take` returned."""
         if self._replies.end(injection):  # else it was reported when the session ended
             proof: Proof = "printed" if outcome.result is Result.INJECTED else ""
-            self._queue.end(injection, replace(outcome, route="native", verified=proof))
+            self._queue.end(injection, replace(outcome, route=outcome.route or "native", verified=proof))
             self._news.notice()
+
+    # By a tool with which the agent waits for messages.
+
+    @operation("receive")
+    async def receive(self, request: Request) -> Answer:
+        """Answer with what waits for the agent, or the first to come within `seconds`; else with nothing.
+
+        `received` says on the same connection whether the agent has read it. A call that its client ends takes
+        nothing; a text that must be typed ends the wait.
+        """
+        connection, seconds = request.connection, request.fields.get("seconds")
+        deadline = self._bus.loop.time() + (seconds if isinstance(seconds, int | float) else 0)
+        ended = self._bus.loop.create_task(connection.spoken())
+        self._receivers += 1  # no other way is taken meanwhile
+        try:
+            while not (ended.done() or self._queue.closed):
+                if taken := await self.take(ROOM, tool=True):
+                    connection.settle = self._settle(taken, "a tool passed it on", role="", route="mcp")
+                    return {"text": self.render(taken)}
+                left = deadline - self._bus.loop.time()
+                if left <= 0 or any(each.kind in TYPED for each in self._queue):
+                    break
+                come = self._bus.loop.create_task(self._news.wait(min(left, LOOK_EVERY)))
+                await asyncio.wait({come, ended}, return_when=asyncio.FIRST_COMPLETED)
+                come.cancel()
+        finally:
+            self._receivers -= 1
+            ended.cancel()
+            self._news.notice()
+        return {"text": ""}
+
+    @operation("received")
+    async def received(self, request: Request) -> Answer:
+        read = request.fields.get("read") is True
+        request.connection.settled(ReplyOutcome.PRINTED if read else ReplyOutcome.UNSENT)
+        return {"ok": True}
 
     @answers(Recognize)
     async def recognize(self, question: Recognize, _: object) -> Recognition:
@@ -239,6 +292,8 @@ class Injector:
 
     def _way(self) -> DoorDelivery | TypedDelivery | Verdict:
         """Return the way by which the next text can be given now, or what prevents that."""
+        if self._receivers:
+            return working("a tool of the agent's waits for it")
         if blocked := self._gate.obstacle(typing=False):
             return blocked
         first = self._gate.next()

@@ -11,7 +11,7 @@ from relay.dataclass import dataclass, fields
 from relay.message import Priority
 
 Kind = Literal["message", "hook", "closing", "notice", "task", "nudge"]
-Route = Literal["", "typed", "native", "door"]
+Route = Literal["", "typed", "native", "door", "mcp"]
 Role = Literal["", "user", "system", "assistant"]
 Proof = Literal["", "echo", "screen", "hook", "printed", "record", "agent"]
 
@@ -98,11 +98,12 @@ class Outcome:
     """The outcome of an injection.
 
     detail:   the reason for anything but plain success, in one sentence.
-    route:    typed into the agent's terminal, in a reply to one of its own hooks (native), or by its inbox
-              (door); empty if nothing was given.
+    route:    typed into the agent's terminal, in a reply to one of its own hooks (native), by its inbox
+              (door), or by a tool that it called (mcp); empty if nothing was given.
     role:     the text's role for the agent.
     verified: the proof that it arrived, or empty: the terminal's echo, the screen, the agent's own prompt
-              hook, the hook's client, which printed it for the agent, its record, or its door's word (agent).
+              hook, the hook's client or server of tools that printed it for the agent, its record, or its
+              door's word (agent).
     """
 
     result: Result

@@ -53,18 +53,21 @@ class ReplyDelivery:
         """The injections that were taken and have not ended yet."""
         return [taken.injection for taken in self._taken]
 
-    async def take(self, room: int, *, extends: bool, messages: bool) -> list[Injection]:
+    async def take(self, room: int, *, extends: bool, messages: bool, tool: bool = False) -> list[Injection]:
         """Take the waiting texts, in order, that fit in `room` bytes of UTF-8. The caller holds `beginning`.
 
         extends:  the reply makes the agent continue a turn that it would end: only for a text that wakes,
                   and not before an urgent one that no reply has room for, which must be typed.
         messages: True if this reply may also carry messages, and other words of other agents.
+        tool:     the agent waits for a message: like `extends`, but also for texts of low priority.
 
         Report each with `end`; until then, nothing behind it moves.  A text that no reply has room for only
         blocks its own priority.  Closing prompts and texts of low priority are only ever typed.
         """
-        riding = [each for each in self._queue if _rides(each) and (messages or not each.quotes_others)]
-        if self._taken or (extends and not any(each.wakes for each in riding)):
+        riding = [
+            each for each in self._queue if _rides(each, low=tool) and (messages or not each.quotes_others)
+        ]
+        if self._taken or ((extends or tool) and not any(each.wakes for each in riding)):
             return []
         self._taking = True
         try:
@@ -109,8 +112,8 @@ class ReplyDelivery:
         return len(self._taken) < before
 
 
-def _rides(injection: Injection) -> bool:
-    return injection.kind not in TYPED and injection.priority is not Priority.LOW
+def _rides(injection: Injection, *, low: bool) -> bool:
+    return injection.kind not in TYPED and (low or injection.priority is not Priority.LOW)
 
 
 def _render(taken: Iterable[_Taken]) -> str:

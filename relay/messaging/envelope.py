@@ -24,7 +24,7 @@ MAX_PAYLOAD = 6 * MAX_BODY + 8192
 """Maximum bytes; JSON writes a control character as six (RFC 8259 section 7); the other fields are short."""
 
 _REPORTED = {State.STORED, State.INJECTED, State.UNCERTAIN, State.REJECTED, State.EXPIRED}
-_ROUTES, _ROLES = frozenset({"typed", "native", "door"}), frozenset({"user", "system"})
+_ROUTES, _ROLES = frozenset({"typed", "native", "door", "mcp"}), frozenset({"user", "system"})
 _LATEST = 253402300799.0  # the last second of the year 9999; also longer than any sensible ttl
 
 _RECEIPT = ("id", "from", "to", "state", "detail", "route", "role")

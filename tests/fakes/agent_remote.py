@@ -1,7 +1,7 @@
 """A line agent that logs every line it reads, and that a test controls over a socket.
 
     agent_remote.py FOLDER [--ready TEXT] [--reply PATTERN TEXT]... [--deaf SIGNAL]... [--busy]
-                      [--think SECONDS]
+                      [--think SECONDS] [--mcp COMMAND...]
 
 FOLDER/received     every line read from the terminal, unchanged
 FOLDER/strings   a datagram socket: {"say": TEXT} prints TEXT, {"exit": CODE} ends
@@ -10,6 +10,8 @@ FOLDER/strings   a datagram socket: {"say": TEXT} prints TEXT, {"exit": CODE} en
 --deaf           ignore that signal
 --busy           never read the terminal
 --think          wait that long before each reply
+--mcp            run the COMMAND for each connection to the socket FOLDER/mcp, which is its standard input and
+                 output; an MCP server, as the agent would start it
 
 Tests start it a thousand times, so it imports what is built in, and the rest when it needs it.
 """
@@ -44,6 +46,18 @@ def handle_requests() -> None:
                 os._exit(code)
 
 
+def serve(command: list[str]) -> None:
+    import subprocess
+
+    listener = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    listener.bind(f"{folder}/mcp")
+    listener.listen()
+    while True:
+        fd = listener._accept()[0]
+        subprocess.Popen(command, stdin=fd, stdout=fd)
+        os.close(fd)
+
+
 while arguments:
     match arguments:
         case ["--ready", text, *arguments]:
@@ -60,6 +74,9 @@ while arguments:
             busy = True
         case ["--think", seconds, *arguments]:
             thinking = float(seconds)
+        case ["--mcp", *command]:
+            _thread.start_new_thread(serve, (command,))
+            arguments = []
 if os.path.exists(f"{folder}/strings"):  # noqa: PTH110
     os.unlink(f"{folder}/strings")  # noqa: PTH108 - left if it was restarted
 strings.bind(f"{folder}/strings")
