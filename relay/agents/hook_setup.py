@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from relay.agents import door, hook_client, kinds
+from relay.agents import door, hook_client, kinds, mcp_server
 from relay.agents.catalog import for_command, load
 from relay.agents.hook_client import REASON, refusal
 from relay.agents.hook_event import OBSERVED, NativeEvent, NativeName
@@ -30,7 +30,7 @@ from relay.agents.hook_reply import Reply
 from relay.agents.named_transcripts import Named
 from relay.agents.transcript_lines import dict_of
 from relay.agents.version import numbers
-from relay.dataclass import dataclass, field
+from relay.dataclass import dataclass, field, replace
 from relay.errors import ConfigError, RelayError
 from relay.home import Home, private_directory
 
@@ -92,6 +92,10 @@ class Run:
         """Copy a file of relay's own into the run's directory. Return the path."""
         return self.write(source.name, source.read_text(encoding="utf-8"))
 
+    def flagged(self, *flags: str) -> Run:
+        """Return this run with further flags before those of its command line."""
+        return replace(self, command=tuple(self.with_flags(flags, self.arguments)))
+
     def with_flags(self, flags: Sequence[str], arguments: Sequence[str]) -> list[str]:
         """Return the command line with `flags` and then `arguments` in place of the agent's own.
 
@@ -111,6 +115,7 @@ class Prepared:
     kind:   the kind of agent that the bridge is for; "" without one.
     note:   a problem to show to the user.
     record: what the agent writes in this run, if no hooks will report it; None: unknown.
+    mcp:    it has relay's MCP server.
     """
 
     command: list[str]
@@ -118,13 +123,22 @@ class Prepared:
     kind: str = ""
     note: str = ""
     record: Named | None = None
+    mcp: bool = False
 
 
 def bridge(
-    profile: str, command: Sequence[str], env: dict[str, str], home: Home, run_dir: str, socket: str
+    profile: str,
+    command: Sequence[str],
+    env: dict[str, str],
+    home: Home,
+    run_dir: str,
+    socket: str,
+    *,
+    mcp: bool = False,
 ) -> Prepared:
     """Prepare the agent that `command` starts, or that the profile named `profile` declares it to be.
 
+    mcp: with relay's MCP server.
     Raise nothing for a user's mistake: without a bridge, the agent starts as requested.
     """
     try:
@@ -139,17 +153,24 @@ def bridge(
         return Prepared(list(command), env)
     at = next((place for place in range(len(command)) if known.recognises(command[place:])), None)
     try:
-        return prepare(kind, command, env, run_dir, socket, at=at)
+        return prepare(kind, command, env, run_dir, socket, at=at, mcp=mcp)
     except (RelayError, OSError) as error:
         return Prepared(list(command), env, note=f"{error}".rstrip("."))
 
 
 def prepare(
-    kind: str, command: Sequence[str], env: dict[str, str], run_dir: str, socket: str, *, at: int | None = 0
+    kind: str,
+    command: Sequence[str],
+    env: dict[str, str],
+    run_dir: str,
+    socket: str,
+    *,
+    at: int | None = 0,
+    mcp: bool = False,
 ) -> Prepared:
     """Return the command and the environment with which an agent of `kind` calls relay at `socket`.
 
-    `at` is that of Run.  Raise ConfigError, HomeError or OSError if that is impossible.
+    `at` is that of Run. mcp: with relay's MCP server, if the agent calls relay's hooks.  Raise ConfigError, HomeError or OSError if that is impossible.
     """
     agent = kinds.find(kind)
     private_directory(Path(run_dir).parent)
@@ -160,12 +181,22 @@ def prepare(
         if agent.events:
             _write_hook(run, agent)
         prepared = agent.prepare(run)
+        if mcp and prepared.kind:
+            prepared = _connected(agent, run, prepared)
     except BaseException:
         remove(run_dir)
         raise
     if not (prepared.kind or prepared.record):
         remove(run_dir)
     return prepared
+
+
+def _connected(agent: AgentKind, run: Run, prepared: Prepared) -> Prepared:
+    """Return `prepared` with relay's MCP server, if the agent takes it."""
+    run = replace(run, command=tuple(prepared.command), env=prepared.env)
+    if (found := agent.connect(run)) is None:
+        return prepared
+    return replace(prepared, command=list(found.command), env=found.env, mcp=True)
 
 
 def remove(run_dir: str) -> None:
@@ -376,3 +407,24 @@ def with_defaults(
     if agents:
         defaults["agents"] = {**agents, **dict_of(defaults.get("agents"))}
     return Prepared(list(run.command), {**run.env, variable: run.file(_DEFAULTS, defaults)}, kind)
+
+
+def with_default_server(run: Run, allowed: tuple[str, str], prefix: str) -> Run | None:
+    """Return `run` with relay's MCP server in its file of system defaults, which the user's settings override.
+
+    allowed: the group and the key of the list of tools that need no permission; prefix: of their names there.
+    Return None if the administrator's defaults have a server of this name.
+    """
+    path = Path(run.directory, _DEFAULTS)
+    defaults = read(path)
+    servers = dict_of(defaults.get("mcpServers"))
+    if mcp_server.NAME in servers:
+        return None
+    name, key = allowed
+    group = dict_of(defaults.get(name))
+    listed = group.get(key)
+    tools = [f"{prefix}{tool}" for tool in mcp_server.UNASKED]
+    defaults["mcpServers"] = {**servers, mcp_server.NAME: mcp_server.stdio()}
+    defaults[name] = {**group, key: [*(listed if isinstance(listed, list) else []), *tools]}
+    run.file(_DEFAULTS, defaults)
+    return run

@@ -19,7 +19,15 @@ from pathlib import Path
 
 from relay.agents import hook_event
 from relay.agents.hook_event import NativeName
-from relay.agents.hook_setup import TIMEOUT, Prepared, Run, entries, handler, with_defaults
+from relay.agents.hook_setup import (
+    TIMEOUT,
+    Prepared,
+    Run,
+    entries,
+    handler,
+    with_default_server,
+    with_defaults,
+)
 from relay.agents.kind import AgentKind, Markers
 from relay.agents.named_transcripts import Named, iso
 from relay.agents.profile import PromptKind
@@ -70,6 +78,7 @@ class Gemini(AgentKind):
     bequeaths_hooks = True
     stops_after_failure = True
     omits_joiners = True  # 0.61.0
+    mcp_since = "0.61.0"
     tools = {
         "Bash": ("run_shell_command",),
         "Read": ("read_file", "read_many_files"),
@@ -103,6 +112,9 @@ class Gemini(AgentKind):
             return _with_session(run)
         ours = entries(self, run.directory, _handler)
         return with_defaults(run, self.name, ours, "GEMINI_CLI", linux="gemini-cli", macos="GeminiCli")
+
+    def connect(self, run: Run) -> Run | None:
+        return with_default_server(run, ("tools", "allowed"), "mcp_relay_")
 
     def reader(self) -> LineReader:
         return _said

@@ -1,0 +1,59 @@
+"""relay's MCP server, as an agent is told of it for one run (AgentKind.connect).
+
+The agent starts `relay mcp` itself, which tells from its process whose server it is (relay.mcp).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from relay.home import PYTHON
+from relay.project import folders
+
+if TYPE_CHECKING:
+    from relay.agents.hook_setup import Run
+
+NAME = "relay"
+"""The server's name in the agent's configuration."""
+
+PROGRAM, *ARGUMENTS = (*PYTHON, "-m", "relay", "mcp")
+
+UNASKED = (
+    *("whoami", "list_agents", "send_message", "wait_for_message", "inbox", "message_status"),
+    *("remember", "recall", "ask_user"),
+)
+"""The tools that need no permission: each does what a directive does, which needs none either, or reads only
+what is the agent's own. The others show, delete, start or end something."""
+
+_HOMES = ("XDG_CONFIG_HOME", "XDG_STATE_HOME")
+
+
+def stdio() -> dict[str, Any]:
+    """Return the server's entry in the form that most agents share."""
+    return {"command": PROGRAM, "args": ARGUMENTS}
+
+
+def variables(run: Run) -> list[str]:
+    """Return the variables that the server needs, for an agent that passes only named ones on."""
+    return sorted(name for name in run.env if name.startswith("RELAY_") or name in _HOMES)
+
+
+def named_in(files: Iterable[Path], pattern: str) -> bool:
+    """Return True if the regular expression `pattern` matches in one of the user's `files`."""
+    return any(re.search(pattern, _text(file)) for file in files)
+
+
+def project_files(run: Run, *names: str) -> list[Path]:
+    """Return the paths of these files in the run's project, whether or not they exist."""
+    return [Path(folder, name) for folder in folders(run.env.get("PWD") or os.getcwd()) for name in names]
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8", "replace")
+    except OSError:
+        return ""
