@@ -27,6 +27,7 @@ ROWS: dict[str, Callable[[Bench], list[Figure]]] = {
     "first-byte": keys.first_byte,
     "commands": starts.commands,
     "session-start": starts.session,
+    "mcp": starts.tools,
     "shell-again": starts.back_in_shell,
     "latency": messages.latency,
     "burst": messages.burst,

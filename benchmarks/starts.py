@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 
 from benchmarks.bench import Bench
-from benchmarks.footprint import cpu_seconds
+from benchmarks.footprint import cpu_seconds, pss
 from benchmarks.table import Figure
 from relay.control.sessions import call, find_claim
 from relay.errors import RelayError
@@ -78,6 +78,38 @@ def session(bench: Bench) -> list[Figure]:
             f"{middle / unit:.1f}",
             middle <= 20 * unit,
         )
+    ]
+
+
+def tools(bench: Bench) -> list[Figure]:
+    """From the start of `relay mcp` until it has answered `initialize`, and its memory then"""
+    request = b'{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}}\n'
+    seconds, sizes, bare = [], [], []
+    for _ in range(5 if bench.quick else 25):
+        bare.append(_taken(bench, _BARE)[0])
+        started = time.monotonic()
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        with subprocess.Popen(
+            [*bench.command, "mcp"], env=bench.env, cwd=bench.directory, bufsize=0, **pipes
+        ) as server:
+            assert server.stdin is not None and server.stdout is not None
+            server.stdin.write(request)
+            if b'"result"' not in server.stdout.readline():
+                raise RuntimeError("relay mcp does not answer")
+            seconds.append(time.monotonic() - started)
+            sizes.append(pss(server.pid))
+            server.stdin.close()
+    middle, unit, size = map(statistics.median, (seconds, bare, sizes))
+    return [
+        Figure(
+            "`relay mcp` ready",
+            "≤ 150 ms",
+            f"{middle * 1000:.1f} ms",
+            f"python -S {unit * 1000:.1f} ms",
+            f"{middle / unit:.2f}",
+            middle <= 0.15,
+        ),
+        Figure("its memory (PSS)", "≤ 15 MB", f"{size:.1f} MB", ok=size <= 15),
     ]
 
 

@@ -110,8 +110,8 @@ class Message:
     channel:  the channel that it was sent to, without `#`; None if it was sent to its receiver alone.
     depth:    the number of messages that led to it since the user's last input; 0 for the user's own.
     expires:  when it expires if undelivered; None for never.
-    route:    how it reached the agent: `typed`, `native` (in a reply to one of the agent's own hooks), or
-              `door` (by its own inbox).
+    route:    how it reached the agent: `typed`, `native` (in a reply to one of the agent's own hooks), `door`
+              (by its own inbox), or `mcp` (by a [tool](MCP.md)).
     role:     whose words it is to the agent: `user` or `system`.
     """
 

@@ -28,9 +28,9 @@ def run(_: argparse.Namespace) -> int:
 
 def quick() -> int:
     """Serve without loading argparse, until the client has gone."""
-    from relay.mcp.server import Server
+    from relay.mcp.server import McpServer
 
-    return Server(_carry_out).run()
+    return McpServer(_carry_out).run()
 
 
 def _carry_out(name: str, given: dict[str, Any], link: socket) -> tuple[str, Settle | None]:

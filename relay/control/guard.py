@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, NoReturn
 
 from relay import names
 from relay.control.caller import Caller, agent_of, caller
-from relay.control.lineage import Lineage, because, connected, refusal, through
+from relay.control.lineage import (
+    Lineage,
+    ancestors,
+    because,
+    belongs_to_an_agent,
+    connected,
+    refusal,
+    through,
+)
 from relay.control.sessions import call
 from relay.control.team_choice import team_of
 from relay.dataclass import dataclass
@@ -125,11 +133,18 @@ def acting_as(home: Home, operation: str, *, name: str | None, team: str | None,
 def certain(home: Home, operation: str) -> Caller | None:
     """Return the agent that this process descends from, None if it is the user's.
 
-    Raise NotAllowed if nothing but the environment says whose it is, or if that says another.
+    Raise NotAllowed if nothing but the environment says whose it is, or if that says another; and for a
+    descendant of another home's agent, unless RELAY_HOME says that this home is meant.
     """
     own = _caller(home, operation)
-    named = os.environ.get("RELAY_SOCKET")
-    if own is not None and not (own.through and named in {None, str(own.socket)}):
+    if own is None:
+        if "RELAY_HOME" not in os.environ and any(map(belongs_to_an_agent, ancestors(os.getpid()))):
+            note_refusal(home, None, operation)
+            raise NotAllowed(
+                "this descends from an agent of another home. Set RELAY_HOME, RELAY_SOCKET, RELAY_NAME and "
+                "RELAY_TEAM as in that agent's environment."
+            )
+    elif not (own.through and os.environ.get("RELAY_SOCKET", str(own.socket)) == str(own.socket)):
         why = "this is not certainly a process of the agent that RELAY_SOCKET names."
         _refuse(home, own, operation, why)
     return own

@@ -139,6 +139,15 @@ def command_of(pid: int) -> str:
         return ""
 
 
+def belongs_to_an_agent(pid: int) -> bool:
+    """Return True if `pid` was started with the environment of an agent of any home; False if unknown."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as environment:
+            return b"\0RELAY_SOCKET=" in b"\0" + environment.read()
+    except OSError:
+        return False
+
+
 def connected(fd: int) -> list[int]:
     """Return the process that has connected to the socket `fd`, and its ancestors; none if it has ended."""
     pids = ancestors(peer(fd)[0])

@@ -236,7 +236,7 @@ class Injector:
     async def receive(self, request: Request) -> Answer:
         """Answer with what waits for the agent, or the first to come within `seconds`; else with nothing.
 
-        `received` says on the same connection whether the agent has read it. A call that its client ends takes
+        `received` says on the same connection whether the agent has read it. A call whose client goes takes
         nothing; a text that must be typed ends the wait.
         """
         connection, seconds = request.connection, request.fields.get("seconds")
@@ -256,8 +256,9 @@ class Injector:
                 come.cancel()
         finally:
             self._receivers -= 1
-            ended.cancel()
             self._news.notice()
+            ended.cancel()
+            await asyncio.wait({ended})  # it no longer looks at the connection
         return {"text": ""}
 
     @operation("received")

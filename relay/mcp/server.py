@@ -12,6 +12,7 @@ Requests come after an `initialize` handshake, or name their version themselves,
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import io
 import json
@@ -65,7 +66,7 @@ READ, UNREAD = b"+", b"-"
 _META = "io.modelcontextprotocol/"
 _PARSE, _INVALID, _METHOD, _PARAMS, _INTERNAL, _VERSION = -32700, -32600, -32601, -32602, -32603, -32022
 _SLOW = 10.0  # seconds for a client to read an answer with messages in it
-_READ_CHECK_EVERY = 0.005
+_READ_CHECK_EVERY = 5  # milliseconds
 _NAMES = frozenset(tool.name for tool in TOOLS)
 _SERVER = {"name": "relay", "version": VERSION}
 _ABOUT = {"capabilities": {"tools": {}}, "instructions": INSTRUCTIONS}
@@ -80,7 +81,7 @@ class ProtocolError(Exception):
 
 
 @dataclass(eq=False, slots=True)
-class Call:
+class PendingCall:
     """A request that another process carries out. link: to that process, while it runs.
 
     wanted: answers still to be sent: the client may have repeated the request, or have cancelled it.
@@ -97,13 +98,13 @@ class Call:
     answer: dict[str, Any] | None = None
 
 
-class Server:
+class McpServer:
     """Serves one client. work: see Work; with the name "" it returns an Access of relay.mcp.tools."""
 
     def __init__(self, work: Work) -> None:
         self._work = work
-        self._calls: dict[tuple[type, str | int], Call] = {}
-        self._waiting: list[Call] = []
+        self._calls: dict[tuple[type, str | int], PendingCall] = {}
+        self._waiting: list[PendingCall] = []
         self._tools: dict[str, Any] | None = None  # the answer to tools/list
         self._buffer = bytearray()
         self._skipping = False
@@ -204,13 +205,13 @@ class Server:
             case "ping":
                 self._answer(id, _final({}) if stateless else {})
             case "tools/list":
-                self._begin(Call(id, "", {}, stateless))
+                self._begin(PendingCall(id, "", {}, stateless))
             case "tools/call":
                 self._begin(self._call(id, params, stateless, size))
             case _:
                 raise ProtocolError(_METHOD, f"relay has no method {method!r:.60}.")
 
-    def _call(self, id: str | int, params: dict[str, Any], stateless: bool, size: int) -> Call:
+    def _call(self, id: str | int, params: dict[str, Any], stateless: bool, size: int) -> PendingCall:
         name, given = params.get("name"), params.get("arguments", {})
         if not isinstance(name, str) or not isinstance(given, dict | None):
             raise ProtocolError(_PARAMS, "a call has the name of a tool, and arguments in an object.")
@@ -219,11 +220,11 @@ class Server:
                 _PARAMS,
                 f"a call has at most {MAX_ARGUMENTS >> 20} MB. Write the text to a file, and send its path.",
             )
-        return Call(id, name, given or {}, stateless)
+        return PendingCall(id, name, given or {}, stateless)
 
     # Carrying calls out.
 
-    def _begin(self, call: Call) -> None:
+    def _begin(self, call: PendingCall) -> None:
         key = type(call.id), call.id
         if (first := self._calls.get(key)) is not None:
             if (first.name, first.given) != (call.name, call.given):
@@ -246,7 +247,7 @@ class Server:
                 self._waiting.remove(call)
                 self._start(call)
 
-    def _start(self, call: Call) -> None:
+    def _start(self, call: PendingCall) -> None:
         mine, its = socket.socketpair()
         try:
             call.pid = os.fork()
@@ -264,7 +265,7 @@ class Server:
         its.close()
         call.link = mine
 
-    def _hear(self, call: Call) -> None:
+    def _hear(self, call: PendingCall) -> None:
         """Read what the process of `call` says: a line of JSON."""
         assert call.link is not None
         try:
@@ -280,7 +281,7 @@ class Server:
             outcome = {"error": "relay failed to do that: its process has ended."}
         self._end(call, outcome)
 
-    def _end(self, call: Call, outcome: dict[str, Any]) -> None:
+    def _end(self, call: PendingCall, outcome: dict[str, Any]) -> None:
         """Answer `call`, and let the next one begin."""
         call.answer = self._rendered(call, outcome)
         verdict = UNREAD
@@ -297,7 +298,7 @@ class Server:
             del self._calls[key]
         self._start_next()
 
-    def _rendered(self, call: Call, outcome: dict[str, Any]) -> dict[str, Any]:
+    def _rendered(self, call: PendingCall, outcome: dict[str, Any]) -> dict[str, Any]:
         """Return the response to `call`, without its id."""
         error = outcome.get("error")
         if error and call.name not in _NAMES:
@@ -311,7 +312,7 @@ class Server:
             result = _final(result if call.name else {**result, **_CACHED})
         return {"result": result}
 
-    def _deliver(self, call: Call) -> bytes:
+    def _deliver(self, call: PendingCall) -> bytes:
         """Send the answer of `call` as often as it is wanted. Return what is known of its arrival."""
         wanted, call.wanted = call.wanted, 0
         for _ in range(wanted):
@@ -353,7 +354,7 @@ def _final(result: dict[str, Any]) -> dict[str, Any]:
     return {"resultType": "complete", **result, "_meta": {f"{_META}serverInfo": _SERVER}}
 
 
-def _carry_out(work: Work, call: Call, link: socket.socket) -> None:
+def _carry_out(work: Work, call: PendingCall, link: socket.socket) -> None:
     """Carry out `call` in this process, say the outcome, and end the process."""
     try:
         os.dup2(os.open(os.devnull, os.O_RDWR), 0)
@@ -392,23 +393,30 @@ def _arrival() -> bytes:
     deadline = time.monotonic() + _SLOW
     gone = select.poll()
     gone.register(1, 0)
-    while _unread(1):
-        if gone.poll(1000 * _READ_CHECK_EVERY):
-            return (
-                UNREAD if _unread(1) else READ
-            )  # a client that has not read the end knows nothing of the text
-        if time.monotonic() >= deadline:
-            return b""
-    return READ
+    kind = stat.S_IFMT(os.fstat(1).st_mode)
+    while time.monotonic() < deadline:
+        unread = _unread(kind)
+        if gone.poll(0):  # a client that has not read the end knows nothing of the text
+            return UNREAD if _left_unread(kind) else READ
+        if not unread:
+            return READ
+        gone.poll(_READ_CHECK_EVERY)
+    return b""
 
 
-def _unread(fd: int) -> bool:
-    """Return True if the kernel still has output that the reader of `fd` has not read; False if unknown."""
-    mode = os.fstat(fd).st_mode
-    question = termios.FIONREAD if stat.S_ISFIFO(mode) else termios.TIOCOUTQ  # unix(7): SIOCOUTQ
-    if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
-        return False
+def _unread(kind: int) -> bool:
+    """Return True if the kernel has output that the client has not read. kind: the output's (inode(7))."""
+    questions = {stat.S_IFIFO: termios.FIONREAD, stat.S_IFSOCK: termios.TIOCOUTQ}  # SIOCOUTQ
+    question = questions.get(kind)
     try:
-        return any(fcntl.ioctl(fd, question, bytes(4)))
+        return question is not None and any(fcntl.ioctl(1, question, bytes(4)))
     except OSError:
         return False
+
+
+def _left_unread(kind: int) -> bool:
+    """Return True if the client, which has gone, had not read all output."""
+    if kind != stat.S_IFSOCK:
+        return _unread(kind)
+    with socket.socket(fileno=os.dup(1)) as output:
+        return output.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == errno.ECONNRESET

@@ -54,6 +54,7 @@ LOADING = {
     "ps": (COMMAND, "ps"),
     "messages": (COMMAND, "messages"),
     "send": (COMMAND, "send", "you", "hello"),
+    "mcp": (COMMAND, "mcp"),  # each call loads the rest in a process of its own
     "launch": (LAUNCH, "wrap", "true"),  # up to the fork of the shim
     "session": (SESSION,),  # what it loads before it is ready
 }

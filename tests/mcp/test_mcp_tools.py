@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from mcp_client import AgentWithTools
 
-from session.fake_agent import messages
-from support import Relay, wait_until
-
-pytestmark = pytest.mark.shared_home
+from mcp_client import SERVER, AgentWithTools, Client, server, text_of
+from relay.cli.main import COMMANDS
+from relay.mcp.tools import TOOLS
+from session.fake_agent import events, messages, ps, settings
+from session.test_session_guard import UNSHARE
+from session.test_session_spawn import Fleet
+from support import Relay, await_end, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -23,30 +34,269 @@ def bob(shared: Relay) -> AgentWithTools:
     return AgentWithTools(shared, "Bob").start()
 
 
-def test_the_server_knows_its_agent(alice: AgentWithTools, bob: AgentWithTools) -> None:
+@pytest.fixture
+def client(alice: AgentWithTools) -> Iterator[Client]:
+    """Yield a client of Alice's server."""
     client = alice.connect()
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def receiver(bob: AgentWithTools) -> Iterator[Client]:
+    """Yield a client of Bob's server."""
+    client = bob.connect()
+    yield client
+    client.close()
+
+
+def sent(client: Client, to: str, text: str, **more: str) -> str:
+    """Send a message; return its id."""
+    (row,) = json.loads(client.call("send_message", to=to, text=text, **more))
+    return str(row["id"])
+
+
+def state(relay: Relay, id: str) -> tuple[str, str]:
+    (row,) = messages(relay, id)
+    return row["state"], row["route"]
+
+
+def arrives(relay: Relay, id: str, route: str) -> None:
+    wait_until(lambda: state(relay, id)[0] not in {"queued", "stored"})
+    assert state(relay, id) == ("injected", route)
+
+
+def waiting(client: Client) -> str | int:
+    """Begin to wait for a message, and return the id of the call once the session knows."""
+    id = client.begin_call("wait_for_message", seconds=50)
+    client.call("whoami")  # its process started later, so the other's request is on its way
+    return id
+
+
+def test_the_server_is_its_agents(alice: AgentWithTools, bob: AgentWithTools, client: Client) -> None:
     assert json.loads(client.call("whoami"))["name"] == "Alice"
     assert [each["name"] for each in json.loads(client.call("list_agents"))] == ["Bob"]
+    assert len(client.tools()) == len(set(client.tools())) == 11
 
 
-def test_a_tool_sends_a_message(alice: AgentWithTools, bob: AgentWithTools) -> None:
-    client = alice.connect()
-    (sent,) = json.loads(client.call("send_message", to="Bob", text="-n is not an option", thread="t1"))
-    bob.receives("[relay " + sent["id"][:8] + " from Alice] -n is not an option")
-    (row,) = json.loads(client.call("message_status", id=sent["id"]))
-    assert (row["state"], row["thread"], row["route"]) == ("injected", "t1", "typed")
+def test_a_tool_sends_a_message(bob: AgentWithTools, client: Client) -> None:
+    id = sent(client, "Bob", "-n is no option", thread="t1")
+    bob.receives(f"[relay {id[:8]} from Alice] -n is no option")
+    arrives(bob.relay, id, "typed")
+    (row,) = json.loads(client.call("message_status", id=id[:6]))
+    assert (row["state"], row["thread"], row["to"]) == ("injected", "t1", "Bob")
 
 
-def test_a_waiting_tool_takes_a_message_once(alice: AgentWithTools, bob: AgentWithTools) -> None:
-    client = bob.connect()
-    id = client.begin_call("wait_for_message", seconds=50)
-    (sent,) = json.loads(alice.connect().call("send_message", to="Bob", text="by the tool"))
-    frame = client.frame()
+def test_a_message_taken_by_a_tool_is_given_once(
+    bob: AgentWithTools, client: Client, receiver: Client
+) -> None:
+    id = waiting(receiver)
+    message = sent(client, "Bob", "by the tool")
+    frame = receiver.frame()
     assert frame["id"] == id
-    mark = sent["id"][:8]
-    assert frame["result"]["content"][0]["text"] == f"[relay {mark} from Alice] by the tool [/relay {mark}]"
-    wait_until(lambda: messages(bob.relay, sent["id"])[0]["state"] == "injected")
-    assert messages(bob.relay, sent["id"])[0]["route"] == "mcp"
-    client.call("send_message", to="Alice", text="thanks")
-    alice.receives("thanks")
+    mark = message[:8]
+    assert text_of(frame) == f"[relay {mark} from Alice] by the tool [/relay {mark}]"
+    arrives(bob.relay, message, "mcp")
+    sent(client, "Bob", "by the keyboard")
+    bob.receives("by the keyboard")
     assert "by the tool" not in bob.received
+
+
+def test_what_already_waits_is_returned_at_once_and_in_order(relay: Relay) -> None:
+    settings(relay, 'inject = "never"\n')
+    bob = AgentWithTools(relay, "Bob").start()
+    for words in (["--low", "Bob", "third"], ["Bob", "second"], ["--urgent", "Bob", "first"]):
+        relay("send", *words)
+    text = bob.connect().call("wait_for_message", seconds=50)
+    assert [word for word in text.split() if word in {"first", "second", "third"}] == [
+        "first",
+        "second",
+        "third",
+    ]
+    wait_until(lambda: {m["state"] for m in messages(relay)} == {"injected"})
+    assert {m["route"] for m in messages(relay)} == {"mcp"}
+
+
+def test_a_cancelled_wait_takes_nothing(bob: AgentWithTools, client: Client, receiver: Client) -> None:
+    receiver.notify("notifications/cancelled", {"requestId": waiting(receiver)})
+    receiver.call("whoami")
+    arrives(bob.relay, sent(client, "Bob", "after the cancellation"), "typed")
+    bob.receives("after the cancellation")
+
+
+def test_a_message_that_its_client_never_read_is_given_in_another_way(
+    bob: AgentWithTools, client: Client
+) -> None:
+    gone = bob.connect()
+    waiting(gone)
+    message = sent(client, "Bob", "to a client that dies")
+    wait_until(lambda: "to a client that dies" in peeked(gone))
+    gone.close()
+    bob.receives("to a client that dies")
+    arrives(bob.relay, message, "typed")
+
+
+def peeked(client: Client) -> str:
+    """Return what the server has written and the client not read."""
+    return client.channel.recv(1 << 16, socket.MSG_PEEK | socket.MSG_DONTWAIT).decode()
+
+
+def test_a_message_is_uncertain_if_the_server_dies_before_it_knows_more(
+    bob: AgentWithTools, client: Client
+) -> None:
+    receiver = bob.connect()
+    waiting(receiver)
+    message = sent(client, "Bob", "on its way")
+    wait_until(lambda: "on its way" in peeked(receiver))
+    for pid in servers_of(bob):
+        os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: state(bob.relay, message)[0] == "uncertain")
+    sent(client, "Bob", "the next one")
+    bob.receives("the next one")
+    assert "on its way" not in bob.received
+
+
+def servers_of(agent: AgentWithTools) -> list[int]:
+    """Return the servers that an agent runs."""
+    (row,) = [row for row in ps(agent.relay) if row["name"] == agent.name]
+    children = Path(f"/proc/{row['agent_pid']}/task").glob("*/children")
+    return [int(pid) for each in children for pid in each.read_text().split()]
+
+
+def test_a_wait_outlives_the_session(bob: AgentWithTools, client: Client, receiver: Client) -> None:
+    waiting(receiver)
+    (row,) = [row for row in ps(bob.relay) if row["name"] == "Bob"]
+    os.kill(row["session_pid"], signal.SIGKILL)
+    await_end([row["session_pid"]])
+    message = sent(client, "Bob", "to the next session")
+    assert "to the next session" in text_of(receiver.frame())
+    arrives(bob.relay, message, "mcp")
+
+
+def test_the_users_answer_to_a_question_comes_as_a_message(alice: AgentWithTools, client: Client) -> None:
+    id = json.loads(client.call("ask_user", question="Which one?", choices=["red", "blue"]))["id"]
+    (item,) = json.loads(alice.relay("inbox", "--json").stdout)
+    assert (item["id"], item["name"], item["text"]) == (id, "Alice", "Which one? 1. red 2. blue")
+    wait = waiting(client)
+    alice.relay("send", "--reply-to", id, "Alice", "blue")
+    frame = client.frame()
+    assert frame["id"] == wait
+    assert "from the user] blue [/relay" in text_of(frame)
+
+
+def test_an_agent_sees_only_the_heads_of_what_waits_for_it(relay: Relay) -> None:
+    settings(relay, 'inject = "never"\n')
+    client = AgentWithTools(relay, "Bob").start().connect()
+    relay("send", "Bob", "the text")
+    (row,) = json.loads(client.call("inbox"))
+    assert (row["from"], row["state"], "the text" in str(row)) == ("you", "stored", False)
+    (row,) = json.loads(client.call("message_status", id=row["id"]))
+    assert "the text" not in str(row)
+
+
+def test_memories_are_the_agents_own(client: Client, receiver: Client) -> None:
+    own = json.loads(client.call("remember", text="Alice likes tea"))["id"]
+    shared = json.loads(client.call("remember", text="Tea is at four", shared=True))["id"]
+    assert "Alice likes tea" in client.call("recall", query="tea")
+    assert "Alice likes tea" not in receiver.call("recall", query="tea")
+    assert "Tea is at four" in receiver.call("recall")
+    assert "there is no memory" in receiver.refusal("forget", id=own)
+    client.call("forget", id=own)
+    client.call("forget", id=shared)
+
+
+def test_looking_is_allowed_as_for_the_command(bob: AgentWithTools, client: Client) -> None:
+    assert "an agent may not request 'peek'" in client.refusal("look", name="Bob")
+    assert client.call("look", name="Alice").startswith("What follows was written by others")
+
+
+NO_TOOLS = ["approve", "answer", "trust", "stop", "restart", "reload", "attach", "release", "spawn"]
+
+
+def test_no_tool_gives_power_over_others(bob: AgentWithTools, client: Client) -> None:
+    assert not {tool.name for tool in TOOLS} & {*COMMANDS} - {"inbox", "forget", "spawn", "release"}
+    for name in NO_TOOLS:
+        frame = client.request("tools/call", {"name": name, "arguments": {"name": "Bob"}})
+        assert "error" in frame or frame["result"]["isError"], frame
+    refused = {e["operation"] for e in events(bob.relay, "refused", "Alice")}
+    assert {f"the tool {name}" for name in NO_TOOLS[:-2]} <= refused
+    assert [row["name"] for row in ps(bob.relay)] == ["Alice", "Bob"]
+
+
+def test_a_starter_of_agents_has_the_tools_for_it(fleet: Fleet) -> None:
+    fleet.lead = AgentWithTools(fleet.relay, "Lead", team=fleet.team)
+    fleet.lead.command = lambda *_: [  # type: ignore[method-assign]
+        *AgentWithTools.command(fleet.lead, "--mcp", *SERVER)
+    ]
+    fleet.up()
+    client = fleet.lead.connect()
+    assert {"spawn", "release"} <= set(client.tools())
+    client.call("spawn", name="Tester", agent="Worker", task="Write tests")
+    fleet.worker.receives("task from Lead] Write tests")
+    client.call("release", name="Tester")
+    assert fleet.record("Tester")["by"] == "release"
+    assert "is not an agent you started" in client.refusal("release", name="Lead")
+    client.close()
+
+
+@pytest.fixture
+def fleet(shared: Relay) -> Iterator[Fleet]:
+    fleet = Fleet(shared)
+    yield fleet
+    shared("stop", "--all", "-t", fleet.team, check=False)
+
+
+class Starter(AgentWithTools):
+    """An agent that starts its server by a shell line, in which $SERVER is the server's."""
+
+    def by(self, line: str) -> Client:
+        self.wrap("--mcp", "sh", "-c", line.replace("$SERVER", shlex.join(SERVER)))
+        return self.connect()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only there are all descendants known")
+def test_an_agent_without_an_environment_is_still_itself(relay: Relay) -> None:
+    client = Starter(relay, "Mallory").by(f"env -i RELAY_HOME={relay.home} $SERVER")
+    assert json.loads(client.call("whoami"))["name"] == "Mallory"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only there can the ancestors' environments be read")
+def test_an_agent_is_not_the_user_of_another_home(relay: Relay) -> None:
+    """A client that gives its servers a clean environment hides the home from them."""
+    client = Starter(relay, "Mallory").by(f"env -i HOME={relay.home}/elsewhere $SERVER")
+    assert "descends from an agent of another home" in client.refusal("whoami")
+
+
+def test_nobody_is_another_agent_or_the_user(relay: Relay) -> None:
+    """The process decides, not its environment."""
+    AgentWithTools(relay, "Alice").start()
+    path = next((relay.home / "run").rglob("alice.sock"))
+    forged = Starter(relay, "Mallory").by(f"RELAY_SOCKET={path} $SERVER")
+    assert "not certainly a process of the agent" in forged.refusal("whoami")
+    assert "not certainly" in forged.request("tools/list")["error"]["message"]
+    with server(relay, RELAY_SOCKET=str(path), RELAY_NAME="Alice") as outside:
+        for tool in ("whoami", "list_agents", "inbox", "recall", "wait_for_message"):
+            assert "not certainly" in outside.refusal(tool)
+    assert "the tool whoami" in {e["operation"] for e in events(relay, "refused")}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs namespaces")
+@pytest.mark.parametrize("why", UNSHARE)
+def test_nobody_is_the_user_whose_ancestors_are_out_of_sight(relay: Relay, why: str) -> None:
+    unshare = ["unshare", "-U", "-r", *UNSHARE[why]]
+    if shutil.which("unshare") is None or subprocess.run([*unshare, "true"], check=False).returncode:
+        pytest.skip("this user may not make namespaces")
+    clean = "unset RELAY_SOCKET RELAY_NAME RELAY_TEAM RELAY_SESSION RELAY_AGENT; "
+    client = Starter(relay, "Mallory").by(clean + shlex.join([*unshare, shlex.join(SERVER)]))
+    assert why in client.refusal("whoami")
+
+
+def test_a_server_is_ended_by_the_end_of_its_agent(relay: Relay) -> None:
+    agent = AgentWithTools(relay, "Alice").start()
+    client = agent.connect()
+    waiting(client)
+    pids = servers_of(agent)
+    agent.exit()
+    client.close()
+    await_end(pids)
+    wait_until(lambda: ps(relay) == [])

@@ -121,7 +121,7 @@ REFUSED = {
     "doctor --broker": MAY_NOT,
 }
 
-HARMLESS = {"wrap", "ps", "explain", "inspect", "hook", "completion", "init", "demo"}
+HARMLESS = {"wrap", "ps", "explain", "inspect", "hook", "mcp", "completion", "init", "demo"}
 """They show only what every agent may know, change nothing of another agent, or are called by hooks."""
 
 
