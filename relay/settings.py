@@ -118,8 +118,8 @@ class Settings:
     )
     mcp: str = _setting(
         "auto",
-        "`auto`: an agent that calls relay's hooks also gets [relay's tools](MCP.md) for its run, beside your "
-        "own MCP servers; `never`",
+        "`auto`: an agent gets [relay's tools](MCP.md#in-an-agent) for its run, beside your own MCP servers; "
+        "`never`",
         choices=("auto", "never"),
     )
     subagents: str = _setting(

@@ -170,7 +170,8 @@ def prepare(
 ) -> Prepared:
     """Return the command and the environment with which an agent of `kind` calls relay at `socket`.
 
-    `at` is that of Run. mcp: with relay's MCP server, if the agent calls relay's hooks.  Raise ConfigError, HomeError or OSError if that is impossible.
+    `at` is that of Run. mcp: with relay's MCP server, if the agent calls relay's hooks.
+    Raise ConfigError, HomeError or OSError if that is impossible.
     """
     agent = kinds.find(kind)
     private_directory(Path(run_dir).parent)
@@ -410,9 +411,9 @@ def with_defaults(
 
 
 def with_default_server(run: Run, allowed: tuple[str, str], prefix: str) -> Run | None:
-    """Return `run` with relay's MCP server in its file of system defaults, which the user's settings override.
+    """Return `run` with relay's MCP server in its file of system defaults; the user's settings override it.
 
-    allowed: the group and the key of the list of tools that need no permission; prefix: of their names there.
+    allowed: group and key of the list of tools that need no permission; prefix: of their names there.
     Return None if the administrator's defaults have a server of this name.
     """
     path = Path(run.directory, _DEFAULTS)

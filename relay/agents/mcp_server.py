@@ -5,7 +5,6 @@ The agent starts `relay mcp` itself, which tells from its process whose server i
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -49,7 +48,8 @@ def named_in(files: Iterable[Path], pattern: str) -> bool:
 
 def project_files(run: Run, *names: str) -> list[Path]:
     """Return the paths of these files in the run's project, whether or not they exist."""
-    return [Path(folder, name) for folder in folders(run.env.get("PWD") or os.getcwd()) for name in names]
+    here = run.env.get("PWD") or str(Path.cwd())
+    return [Path(folder, name) for folder in folders(here) for name in names]
 
 
 def _text(path: Path) -> str:

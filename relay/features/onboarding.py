@@ -41,8 +41,8 @@ SPAWNS = (
 """Added for an agent that may start others."""
 
 TOOLS = (
-    "You can also send and receive messages with the tools of the MCP server relay: send_message, list_agents, "
-    "wait_for_message and others."
+    "You can also send and receive messages with the tools of the MCP server relay: send_message, "
+    "list_agents, wait_for_message and others."
 )
 """Added for an agent that has relay's MCP server."""
 

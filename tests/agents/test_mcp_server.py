@@ -97,7 +97,8 @@ def test_each_known_agent_gets_the_server_and_none_of_the_users_files_changes(
 def test_claude_gets_the_server_beside_the_users_own(place: Place) -> None:
     own = ["--mcp-config", "mine.json", "--allowedTools", "Bash", "--", "hello"]
     command = place.prepare("claude", *own).command
-    assert command[1::2][:3] == ["--mcp-config", "--allowedTools", "--settings"], "a flag ends the list before it"
+    # The next flag ends the lists of the first two.
+    assert command[1:6:2] == ["--mcp-config", "--allowedTools", "--settings"]
     assert command[7:] == own
     assert json.loads(Path(command[2]).read_text()) == {"mcpServers": {"relay": STDIO}}
     assert command[4].split(",") == [f"mcp__relay__{name}" for name in mcp_server.UNASKED]

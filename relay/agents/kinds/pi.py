@@ -32,7 +32,7 @@ _COMMANDS = frozenset({"auth", "config", "install", "list", "remove", "uninstall
 _EXTENSION = Path(__file__).with_name("pi.mjs")
 
 _SERVER = """\
-// Connects relay's MCP server, once pi's own support for such servers has loaded: --no-mcp, for one, leaves it out.
+// Connects relay's MCP server, if pi has loaded its own support for such servers, which --no-mcp leaves out.
 export default (pi) =>
   pi.on("session_start", () => {
     if (pi.getCommands().some(({ name }) => name === "mcp")) pi.registerMcpServer(NAME, SERVER)
@@ -75,7 +75,10 @@ class Pi(RelayDialect):
         """Add another extension; a server of the user's with the same name takes precedence."""
         if installed(run, "/pi-coding-agent") < numbers(self.mcp_since):
             return None
-        server = {**mcp_server.stdio(), "exposure": "direct"}  # otherwise, the model has to look for its tools
+        server = {
+            **mcp_server.stdio(),
+            "exposure": "direct",
+        }  # otherwise, the model has to look for its tools
         source = _SERVER.replace("NAME", json.dumps(mcp_server.NAME)).replace("SERVER", json.dumps(server))
         return run.flagged(FLAG, run.write("relay_mcp.js", source))
 
