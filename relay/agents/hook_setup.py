@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from relay.agents import door, hook_client, kinds, mcp_server
+from relay.agents import door, hook_client, kinds
 from relay.agents.catalog import for_command, load
 from relay.agents.hook_client import REASON, refusal
 from relay.agents.hook_event import OBSERVED, NativeEvent, NativeName
@@ -46,7 +46,8 @@ TIMEOUT = int(hook_client.LONGEST) + 7
 _SHARED = tuple(Path(__file__).parent / "kinds" / name for name in ("bridge.mjs", "door.mjs"))
 """What the plug-ins in agents share."""
 
-_DEFAULTS = "system-defaults.json"
+DEFAULTS = "system-defaults.json"
+"""The run's file of system defaults."""
 
 _RUN = '[ ! -r "$0" ] || . "$0"'
 """Runs the file `hook` of the run's directory, with $0 as its path. Without that file: silence."""
@@ -399,33 +400,12 @@ def with_defaults(
     using it would displace the administrator's settings and the defaults beside them.
     Raise ConfigError or OSError if the administrator's defaults cannot be read.
     """
-    variable = f"{prefix}_SYSTEM_DEFAULTS_PATH"
+    variable = f"{prefix}_SYSTEMDEFAULTS_PATH"
     settings = run.env.get(f"{prefix}_SYSTEM_SETTINGS_PATH")
     system = f"/Library/Application Support/{macos}" if sys.platform == "darwin" else f"/etc/{linux}"
     folder = Path(settings).parent if settings else Path(system)
-    path = Path(run.env.get(variable) or folder / _DEFAULTS)
+    path = Path(run.env.get(variable) or folder / DEFAULTS)
     defaults = merged(read(path) if path.exists() else {}, ours)
     if agents:
         defaults["agents"] = {**agents, **dict_of(defaults.get("agents"))}
-    return Prepared(list(run.command), {**run.env, variable: run.file(_DEFAULTS, defaults)}, kind)
-
-
-def with_default_server(run: Run, allowed: tuple[str, str], prefix: str) -> Run | None:
-    """Return `run` with relay's MCP server in its file of system defaults; the user's settings override it.
-
-    allowed: group and key of the list of tools that need no permission; prefix: of their names there.
-    Return None if the administrator's defaults have a server of this name.
-    """
-    path = Path(run.directory, _DEFAULTS)
-    defaults = read(path)
-    servers = dict_of(defaults.get("mcpServers"))
-    if mcp_server.NAME in servers:
-        return None
-    name, key = allowed
-    group = dict_of(defaults.get(name))
-    listed = group.get(key)
-    tools = [f"{prefix}{tool}" for tool in mcp_server.UNASKED]
-    defaults["mcpServers"] = {**servers, mcp_server.NAME: mcp_server.stdio()}
-    defaults[name] = {**group, key: [*(listed if isinstance(listed, list) else []), *tools]}
-    run.file(_DEFAULTS, defaults)
-    return run
+    return Prepared(list(run.command), {**run.env, variable: run.file(DEFAULTS, defaults)}, kind)

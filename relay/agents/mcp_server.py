@@ -8,13 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from relay.agents.hook_setup import DEFAULTS, Run, read
+from relay.agents.transcript_lines import dict_of
 from relay.home import PYTHON
 from relay.project import folders
-
-if TYPE_CHECKING:
-    from relay.agents.hook_setup import Run
 
 NAME = "relay"
 """The server's name in the agent's configuration."""
@@ -34,6 +33,23 @@ _HOMES = ("XDG_CONFIG_HOME", "XDG_STATE_HOME")
 def stdio() -> dict[str, Any]:
     """Return the server's entry in the form that most agents share."""
     return {"command": PROGRAM, "args": ARGUMENTS}
+
+
+def among_defaults(run: Run, group: str, key: str, prefix: str) -> Run | None:
+    """Return `run` with the server in its file of system defaults, which the user's settings override.
+
+    group, key: where the file lists the tools that need no permission; prefix: of their names there.
+    Return None if the administrator's defaults have a server of this name.
+    """
+    defaults = read(Path(run.directory, DEFAULTS))
+    servers, settings = dict_of(defaults.get("mcpServers")), dict_of(defaults.get(group))
+    if NAME in servers:
+        return None
+    listed = settings.get(key)
+    allowed = [*(listed if isinstance(listed, list) else []), *(f"{prefix}{tool}" for tool in UNASKED)]
+    more = {"mcpServers": {**servers, NAME: stdio()}, group: {**settings, key: allowed}}
+    run.file(DEFAULTS, {**defaults, **more})
+    return run
 
 
 def variables(run: Run) -> list[str]:

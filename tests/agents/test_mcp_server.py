@@ -156,7 +156,8 @@ def test_codex_gets_the_server_with_its_variables(place: Place) -> None:
     assert server == STDIO
 
 
-def test_codex_keeps_a_server_of_the_users_with_the_same_name(place: Place) -> None:
+def test_codex_is_left_alone_with_the_users_own_server(place: Place) -> None:
+    assert not place.prepare("codex", "--remote=unix://s").mcp
     assert not place.prepare("codex", "-c", "mcp_servers.relay.enabled=false").mcp
     assert place.prepare("codex", "-c", "mcp_servers.relayed.enabled=false").mcp
     for file in (place.user / ".codex" / "config.toml", place.project / ".codex" / "config.toml"):

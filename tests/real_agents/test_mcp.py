@@ -72,7 +72,9 @@ def test_an_agent_with_tools_talks_to_one_that_prints_directives(rig: Rig, agent
 
 def test_an_agent_still_has_the_tools_after_a_restart(rig: Rig, agent: Agent) -> None:
     notes = (tool("send_message", to="you", text=f"note-{number}") for number in (1, 2))
-    alice = rig.wrap(agent, "Alice", *(Rule(f"^begin {n}", note, "Noted.") for n, note in enumerate(notes, 1)))
+    alice = rig.wrap(
+        agent, "Alice", *(Rule(f"^begin {n}", note, "Noted.") for n, note in enumerate(notes, 1))
+    )
     alice.say("begin 1 of 2")
     rig.wait(lambda: len(rig.messages("you")) == 1, "the first note arrives")
     alice.becomes("ready")

@@ -104,7 +104,7 @@ class Codex(AgentKind):
 
     def connect(self, run: Run) -> Run | None:
         """Add `-c mcp_servers.relay=...`; it gets only the variables that are named there."""
-        if installed(run, "codex") < SINCE or _has_own_server(run):
+        if installed(run, "codex") < SINCE or _is_elsewhere(run) or _has_own_server(run):
             return None
         server = {
             **mcp_server.stdio(),
@@ -148,12 +148,16 @@ class Codex(AgentKind):
 
 def _without_daemon(run: Run) -> list[str]:
     """Return the flag for a run whose own process takes what is queued, and note the program for its door."""
-    elsewhere = any(each.partition("=")[0] == "--remote" for each in run.arguments)
     program = shutil.which(run.command[run.at or 0], path=run.env.get("PATH"))
-    if program is None or elsewhere or installed(run, "codex") < SINCE:
+    if program is None or _is_elsewhere(run) or installed(run, "codex") < SINCE:
         return []
     run.write(PROGRAM, program)
     return [] if "--no-daemon" in run.arguments else ["--no-daemon"]
+
+
+def _is_elsewhere(run: Run) -> bool:
+    """Return True if the user's app-server runs the conversation."""
+    return any(each.partition("=")[0] == "--remote" for each in run.arguments)
 
 
 def _has_own_server(run: Run) -> bool:

@@ -17,7 +17,7 @@ import time
 import uuid
 from pathlib import Path
 
-from relay.agents import hook_event
+from relay.agents import hook_event, mcp_server
 from relay.agents.hook_event import NativeName
 from relay.agents.hook_setup import (
     TIMEOUT,
@@ -25,7 +25,6 @@ from relay.agents.hook_setup import (
     Run,
     entries,
     handler,
-    with_default_server,
     with_defaults,
 )
 from relay.agents.kind import AgentKind, Markers
@@ -114,7 +113,7 @@ class Gemini(AgentKind):
         return with_defaults(run, self.name, ours, "GEMINI_CLI", linux="gemini-cli", macos="GeminiCli")
 
     def connect(self, run: Run) -> Run | None:
-        return with_default_server(run, ("tools", "allowed"), "mcp_relay_")
+        return mcp_server.among_defaults(run, "tools", "allowed", "mcp_relay_")
 
     def reader(self) -> LineReader:
         return _said

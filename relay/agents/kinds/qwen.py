@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from relay.agents import hook_event, hook_reply
+from relay.agents import hook_event, hook_reply, mcp_server
 from relay.agents.hook_event import NativeName
 from relay.agents.hook_setup import (
     TIMEOUT,
@@ -26,7 +26,6 @@ from relay.agents.hook_setup import (
     expanded,
     handler,
     read,
-    with_default_server,
     with_defaults,
 )
 from relay.agents.kind import AgentKind, Markers
@@ -96,7 +95,7 @@ class Qwen(AgentKind):
         return with_defaults(run, self.name, ours, "QWEN_CODE", agents=accept, **names)
 
     def connect(self, run: Run) -> Run | None:
-        return with_default_server(run, ("permissions", "allow"), "mcp__relay__")
+        return mcp_server.among_defaults(run, "permissions", "allow", "mcp__relay__")
 
     def door(self, site: Site) -> Door:
         from relay.agents.kinds._qwen_door import QwenDoor
