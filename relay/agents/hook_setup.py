@@ -400,7 +400,7 @@ def with_defaults(
     using it would displace the administrator's settings and the defaults beside them.
     Raise ConfigError or OSError if the administrator's defaults cannot be read.
     """
-    variable = f"{prefix}_SYSTEMDEFAULTS_PATH"
+    variable = f"{prefix}_SYSTEM_DEFAULTS_PATH"
     settings = run.env.get(f"{prefix}_SYSTEM_SETTINGS_PATH")
     system = f"/Library/Application Support/{macos}" if sys.platform == "darwin" else f"/etc/{linux}"
     folder = Path(settings).parent if settings else Path(system)
