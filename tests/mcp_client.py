@@ -6,6 +6,7 @@ import json
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -34,6 +35,7 @@ class Client:
         self.pid = pid
         self._lines = channel.makefile("rb")
         self._last = 0
+        self._reader: threading.Thread | None = None
 
     def send(self, data: bytes) -> None:
         self.channel.sendall(data)
@@ -78,9 +80,29 @@ class Client:
     def tools(self) -> list[str]:
         return [tool["name"] for tool in self.request("tools/list")["result"]["tools"]]
 
+    def collect(self) -> list[Frame]:
+        """Return a list to which each further frame is added as it comes."""
+        frames: list[Frame] = []
+
+        def read() -> None:
+            frames.extend(map(json.loads, self._lines))
+
+        self._reader = threading.Thread(target=read)
+        self._reader.start()
+        return frames
+
     def close(self) -> None:
+        if self._reader is not None:
+            self.channel.shutdown(socket.SHUT_RDWR)
+            self._reader.join()
         self._lines.close()
         self.channel.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def text_of(frame: Frame) -> str:

@@ -35,15 +35,16 @@ def stdio() -> dict[str, Any]:
     return {"command": PROGRAM, "args": ARGUMENTS}
 
 
-def among_defaults(run: Run, group: str, key: str, prefix: str) -> Run | None:
-    """Return `run` with the server in its file of system defaults, which the user's settings override.
+def among_defaults(run: Run, own: Iterable[Path], group: str, key: str, prefix: str) -> Run | None:
+    """Return `run` with the server in its file of system defaults.
 
-    group, key: where the file lists the tools that need no permission; prefix: of their names there.
-    Return None if the administrator's defaults have a server of this name.
+    own: the user's settings. group, key: where the tools that need no permission are listed; prefix: of their
+    names there. Return None if the user or the administrator has a server of this name: that would be used
+    instead, and its tools need permission.
     """
     defaults = read(Path(run.directory, DEFAULTS))
     servers, settings = dict_of(defaults.get("mcpServers")), dict_of(defaults.get(group))
-    if NAME in servers:
+    if NAME in servers or named_in(own):
         return None
     listed = settings.get(key)
     allowed = [*(listed if isinstance(listed, list) else []), *(f"{prefix}{tool}" for tool in UNASKED)]
@@ -57,8 +58,11 @@ def variables(run: Run) -> list[str]:
     return sorted(name for name in run.env if name.startswith("RELAY_") or name in _HOMES)
 
 
-def named_in(files: Iterable[Path], pattern: str) -> bool:
-    """Return True if the regular expression `pattern` matches in one of the user's `files`."""
+def named_in(files: Iterable[Path], pattern: str = rf'"{NAME}"\s*:') -> bool:
+    """Return True if one of the user's `files` matches `pattern`; by default, if it has NAME as a key.
+
+    Comments may make it invalid JSON.
+    """
     return any(re.search(pattern, _text(file)) for file in files)
 
 
@@ -70,6 +74,7 @@ def project_files(run: Run, *names: str) -> list[Path]:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text("utf-8", "replace")
+        # A pipe, such as bash's <(...), can be read only once.
+        return path.read_text("utf-8", "replace") if path.is_file() else ""
     except OSError:
         return ""

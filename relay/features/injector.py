@@ -129,7 +129,7 @@ class Injector:
     def close(self, event: SessionEnding) -> None:
         """End all injections: waiting ones were not given, those in a hook's reply are uncertain."""
         self._queue.close()
-        why = "the session ended before the agent's hook had delivered it"
+        why = "the session ended before the agent was seen to get it"
         for injection in self._replies.injections:
             self.delivered(injection, Outcome(Result.UNCERTAIN, why))
         self._typed.end_unfinished()
@@ -249,7 +249,9 @@ class Injector:
                     connection.settle = self._settle(taken, "a tool passed it on", role="", route="mcp")
                     return {"text": self.render(taken)}
                 left = deadline - self._bus.loop.time()
-                if left <= 0 or any(each.kind in TYPED for each in self._queue):
+                if any(each.kind in TYPED for each in self._queue):
+                    return {"text": "relay has something for you that comes once you have ended your turn."}
+                if left <= 0:
                     break
                 come = self._bus.loop.create_task(self._news.wait(min(left, LOOK_EVERY)))
                 await asyncio.wait({come, ended}, return_when=asyncio.FIRST_COMPLETED)
@@ -294,7 +296,7 @@ class Injector:
     def _way(self) -> DoorDelivery | TypedDelivery | Verdict:
         """Return the way by which the next text can be given now, or what prevents that."""
         if self._receivers:
-            return working("a tool of the agent's waits for it")
+            return working("the agent waits for it with a tool")
         if blocked := self._gate.obstacle(typing=False):
             return blocked
         first = self._gate.next()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -19,7 +20,7 @@ from relay.text import one_line
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any
 
     from relay.control.caller import Caller
@@ -54,7 +55,7 @@ def carry_out(
     """Do as relay.mcp.server.Work says. command: runs a command line of relay, and prints what it does."""
     home = Home.from_env()
     own = certain(home, f"the tool {name}" if name else "tools")
-    access: Access = "user" if own is None else "spawner" if _spawns(home, own) else "agent"
+    access: Access = "user" if own is None else "spawner" if os.environ.get("RELAY_SPAWN") else "agent"
     if not name:
         return access, None
     tool = offered(access).get(name) or next((tool for tool in TOOLS if tool.name == name), None)
@@ -72,15 +73,6 @@ def carry_out(
         return wait(home, own, given.get("seconds", 30), link)
     calls = _Calls(home, own, command)
     return str(getattr(calls, name)(**given)), None
-
-
-def _spawns(home: Home, own: Caller) -> bool:
-    """Return True if the fleet file of this agent allowed it to start others when it was started."""
-    from relay.supervision.records import Records
-
-    record = Records(home).get(own.team, own.name)
-    supervision = ((record and record.options) or {}).get("supervision")
-    return isinstance(supervision, dict) and supervision.get("spawns") is True
 
 
 class _Calls:
@@ -124,7 +116,7 @@ class _Calls:
         rows = json.loads(self._run("send", "--json", *options, "--", to, "-", input=text))
         return _json([_brief(row) for row in rows])
 
-    def ask_user(self, question: str, choices: list[str] = []) -> str:  # noqa: B006 (never changed)
+    def ask_user(self, question: str, choices: Sequence[str] = ()) -> str:
         text = "\n".join([question, *(f"  {number}. {choice}" for number, choice in enumerate(choices, 1))])
         (row,) = json.loads(self._run("send", "--json", "--", names.PERSON, "-", input=text))
         return _json(_brief(row))

@@ -1,6 +1,6 @@
 """The protocol: JSON-RPC 2.0 on standard input and output, one message a line.
 
-    stdin ─→ Server ─ fork ─→ a process that carries the call out ─→ Server ─→ stdout
+    stdin ─→ McpServer ─ fork ─→ a process that carries the call out ─→ McpServer ─→ stdout
 
 The server stays small, because each agent has one: a call runs in a process of its own, which imports what
 it needs, and whose failure is the call's alone. Calls are carried out one after another, in the order in
@@ -18,6 +18,7 @@ import io
 import json
 import os
 import select
+import signal
 import socket
 import stat
 import sys
@@ -84,7 +85,7 @@ class ProtocolError(Exception):
 class PendingCall:
     """A request that another process carries out. link: to that process, while it runs.
 
-    wanted: answers still to be sent: the client may have repeated the request, or have cancelled it.
+    wanted: how many answers are still to be sent: the client may have repeated the request, or cancelled it.
     """
 
     id: str | int
@@ -95,6 +96,7 @@ class PendingCall:
     pid: int = 0
     received: bytes = b""
     wanted: int = 1
+    cancelled: bool = False
     answer: dict[str, Any] | None = None
 
 
@@ -105,17 +107,19 @@ class McpServer:
         self._work = work
         self._calls: dict[tuple[type, str | int], PendingCall] = {}
         self._waiting: list[PendingCall] = []
-        self._tools: dict[str, Any] | None = None  # the answer to tools/list
         self._buffer = bytearray()
         self._skipping = False
 
     def run(self) -> int:
         """Serve until the client has closed standard input, or is gone. Return the exit code."""
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # it may be inherited as ignored
+        if os.isatty(0):
+            print("relay mcp serves programs, and expects JSON-RPC. Ctrl-D ends it.", file=sys.stderr)
         try:
             while self._turn():
                 pass
-        except BrokenPipeError:
-            sys.stdout = None
+        except OSError:
+            pass  # the client has gone
         return 0
 
     def _turn(self) -> bool:
@@ -177,25 +181,27 @@ class McpServer:
                 self._request(id, frame["method"], params, len(line))
         except ProtocolError as error:
             self._fail(id, error)
+        except RecursionError:  # what can be parsed may still be too deep to be compared
+            self._fail(id, ProtocolError(_INVALID, "this is nested too deeply."))
 
     def _notice(self, method: str, params: dict[str, Any]) -> None:
         if method != "notifications/cancelled" or not isinstance(id := params.get("requestId"), str | int):
             return
         call = self._calls.get((type(id), id))
-        if call is None or call.answer is not None:
+        if call is None:
             return
-        call.wanted = 0
+        call.wanted, call.cancelled = 0, True
         if call in self._waiting:
             self._waiting.remove(call)
             del self._calls[type(id), id]
-        elif call.link is not None:
+        elif call.link is not None and call.answer is None:
             _say(call.link, UNREAD)
 
     def _request(self, id: str | int, method: str, params: dict[str, Any], size: int) -> None:
         stateless = method != "initialize" and _is_stateless(method, params)
         match method:
             case "initialize":
-                self._calls = {key: call for key, call in self._calls.items() if call.link is not None}
+                self._calls = {key: call for key, call in self._calls.items() if call.answer is None}
                 asked = params.get("protocolVersion")
                 version = asked if asked in HANDSHAKES else HANDSHAKES[0]
                 self._answer(id, {"protocolVersion": version, "serverInfo": _SERVER, **_ABOUT})
@@ -317,9 +323,14 @@ class McpServer:
         wanted, call.wanted = call.wanted, 0
         for _ in range(wanted):
             self._send({"id": call.id, **(call.answer or {})})
-        if not wanted:
-            return UNREAD
-        return _arrival() if call.name == "wait_for_message" else READ
+        if not wanted or call.name != "wait_for_message":
+            return READ if wanted else UNREAD
+        arrival = _arrival()
+        stdin = select.poll()
+        stdin.register(0, select.POLLIN)
+        if stdin.poll(0):
+            self._read()  # a client that has cancelled the call before it read the answer ignores the answer
+        return UNREAD if call.cancelled else arrival
 
     def _answer(self, id: str | int, result: dict[str, Any]) -> None:
         self._send({"id": id, "result": result})
@@ -416,7 +427,9 @@ def _unread(kind: int) -> bool:
 
 def _left_unread(kind: int) -> bool:
     """Return True if the client, which has gone, had not read all output."""
+    if _unread(kind):
+        return True
     if kind != stat.S_IFSOCK:
-        return _unread(kind)
-    with socket.socket(fileno=os.dup(1)) as output:
+        return False
+    with socket.socket(fileno=os.dup(1)) as output:  # what a closed socket had not read is gone
         return output.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == errno.ECONNRESET

@@ -5,6 +5,8 @@ No word of an agent, a file or the user gets into these texts.
 
 from __future__ import annotations
 
+import json
+
 from relay.dataclass import dataclass
 
 TYPE_CHECKING = False
@@ -68,9 +70,8 @@ class Tool:
                 known = ", ".join(self.parameters) or "none"
                 return f"{self.name} has no argument {name!r:.40}. Its arguments: {known}."
             if not _fits(value, schema):
-                allowed: list[str] = schema.get("enum", [])
-                what = f"one of {', '.join(allowed)}" if allowed else f"of the type {schema['type']}"
-                return f"{name} must be {what}."
+                fits = {key: schema[key] for key in schema if key != "description"}
+                return f"{name} does not fit {json.dumps(fits)}."
         return ""
 
 
@@ -80,6 +81,8 @@ def _fits(value: Any, schema: dict[str, Any]) -> bool:
         return isinstance(value, list) and all(_fits(each, schema["items"]) for each in value)
     if not isinstance(value, _TYPES[kind]) or (isinstance(value, bool) and kind != "boolean"):
         return False
+    if "maximum" in schema:
+        return bool(schema["minimum"] <= value <= schema["maximum"])
     return "enum" not in schema or value in schema["enum"]
 
 

@@ -191,6 +191,7 @@ def _be_shim(
             RELAY_TEAM=claimed.team,
             RELAY_SESSION=session_id,
             RELAY_SOCKET=claimed.socket,
+            RELAY_SPAWN="1" if (options.supervision or {}).get("spawns") else "",
         )
         _add_relay(env)
         # Not next to the sockets: agents distrust paths below /tmp. The next session with this name uses it

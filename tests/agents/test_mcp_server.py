@@ -137,6 +137,16 @@ def test_claude_keeps_a_server_of_the_users_with_the_same_name(place: Place, tmp
         file.unlink()
     write_json(place.user / ".claude.json", {"projects": {str(tmp_path / "another"): own}})
     assert place.prepare("claude").mcp
+    given = tmp_path / "given.json"
+    for flags in (
+        ["--mcp-config", "x", str(given)],
+        [f"--mcp-config={given}"],
+        ["--mcp-config", json.dumps(own)],
+    ):
+        write_json(given, own)
+        assert not place.prepare("claude", *flags).mcp, flags
+        given.unlink()
+    assert place.prepare("claude", "--mcp-config", str(given), "--", json.dumps(own)).mcp
 
 
 # codex
@@ -190,6 +200,12 @@ def test_the_server_is_among_the_administrators_defaults(
         "other": 1,
     }
     assert defaults["hooks"]
+    for folder in (place.user, place.project):  # its tools would need no permission
+        own = folder / f".{kind}" / "settings.json"
+        write_json(own, {"mcpServers": {"relay": {"command": "mine"}}})
+        own.write_text("// a comment\n" + own.read_text())
+        assert not place.prepare(kind).mcp
+        own.unlink()
     write_json(file, {"mcpServers": {"relay": {"command": "theirs"}}})
     prepared = place.prepare(kind, **{variable: str(file)})
     assert not prepared.mcp

@@ -123,6 +123,28 @@ def test_each_broken_frame_gets_its_error(relay: Relay, subtests: pytest.Subtest
         assert client.request("ping")["result"] == {}
 
 
+WRONG = {
+    "wait_for_message": {"seconds": 51, "second": 1},
+    "send_message": {"to": "Bob"},
+    "message_status": {"id": "Bob"},
+    "remember": {"text": 7},
+}
+"""Arguments that do not fit a tool."""
+
+
+def test_wrong_arguments_are_an_error_that_the_model_can_read(
+    relay: Relay, subtests: pytest.Subtests
+) -> None:
+    with server(relay) as client:
+        for tool, arguments in WRONG.items():
+            with subtests.test(tool):
+                assert client.refusal(tool, **arguments)
+        priority = client.refusal("send_message", to="Bob", text="x", priority="high")
+        assert priority == 'priority does not fit {"type": "string", "enum": ["urgent", "normal", "low"]}.'
+        for seconds in (-1, 51, float("nan"), float("inf"), True):
+            assert "seconds does not fit" in client.refusal("wait_for_message", seconds=seconds)
+
+
 def test_huge_input_is_refused_and_skipped(relay: Relay) -> None:
     with server(relay) as client:
         huge = client.request("tools/call", {"name": "remember", "arguments": {"text": "x" * (10 << 20)}})

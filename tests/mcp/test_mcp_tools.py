@@ -18,10 +18,11 @@ import pytest
 from mcp_client import SERVER, AgentWithTools, Client, server, text_of
 from relay.cli.main import COMMANDS
 from relay.mcp.tools import TOOLS
-from session.fake_agent import events, messages, ps, settings
+from session.fake_agent import events, messages, project, ps, settings
+from session.test_session_door import dying
 from session.test_session_guard import UNSHARE
 from session.test_session_spawn import Fleet
-from support import Relay, await_end, wait_until
+from support import Relay, await_end, session_patch, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -37,17 +38,15 @@ def bob(shared: Relay) -> AgentWithTools:
 @pytest.fixture
 def client(alice: AgentWithTools) -> Iterator[Client]:
     """Yield a client of Alice's server."""
-    client = alice.connect()
-    yield client
-    client.close()
+    with alice.connect() as client:
+        yield client
 
 
 @pytest.fixture
 def receiver(bob: AgentWithTools) -> Iterator[Client]:
     """Yield a client of Bob's server."""
-    client = bob.connect()
-    yield client
-    client.close()
+    with bob.connect() as client:
+        yield client
 
 
 def sent(client: Client, to: str, text: str, **more: str) -> str:
@@ -107,7 +106,8 @@ def test_what_already_waits_is_returned_at_once_and_in_order(relay: Relay) -> No
     bob = AgentWithTools(relay, "Bob").start()
     for words in (["--low", "Bob", "third"], ["Bob", "second"], ["--urgent", "Bob", "first"]):
         relay("send", *words)
-    text = bob.connect().call("wait_for_message", seconds=50)
+    with bob.connect() as client:
+        text = client.call("wait_for_message", seconds=50)
     assert [word for word in text.split() if word in {"first", "second", "third"}] == [
         "first",
         "second",
@@ -122,6 +122,18 @@ def test_a_cancelled_wait_takes_nothing(bob: AgentWithTools, client: Client, rec
     receiver.call("whoami")
     arrives(bob.relay, sent(client, "Bob", "after the cancellation"), "typed")
     bob.receives("after the cancellation")
+
+
+def test_an_answer_that_crosses_a_cancellation_is_given_in_another_way(
+    bob: AgentWithTools, client: Client, receiver: Client
+) -> None:
+    id = waiting(receiver)
+    message = sent(client, "Bob", "too late")
+    wait_until(lambda: "too late" in peeked(receiver))
+    receiver.notify("notifications/cancelled", {"requestId": id})
+    assert "too late" in text_of(receiver.frame())  # which a client ignores now
+    bob.receives("too late")
+    arrives(bob.relay, message, "typed")
 
 
 def test_a_message_that_its_client_never_read_is_given_in_another_way(
@@ -144,16 +156,59 @@ def peeked(client: Client) -> str:
 def test_a_message_is_uncertain_if_the_server_dies_before_it_knows_more(
     bob: AgentWithTools, client: Client
 ) -> None:
-    receiver = bob.connect()
-    waiting(receiver)
-    message = sent(client, "Bob", "on its way")
-    wait_until(lambda: "on its way" in peeked(receiver))
-    for pid in servers_of(bob):
-        os.kill(pid, signal.SIGKILL)
+    with bob.connect() as receiver:
+        waiting(receiver)
+        message = sent(client, "Bob", "on its way")
+        wait_until(lambda: "on its way" in peeked(receiver))
+        for pid in servers_of(bob):
+            os.kill(pid, signal.SIGKILL)
     wait_until(lambda: state(bob.relay, message)[0] == "uncertain")
     sent(client, "Bob", "the next one")
     bob.receives("the next one")
     assert "on its way" not in bob.received
+
+
+def test_a_server_killed_while_it_waits_takes_nothing(bob: AgentWithTools, client: Client) -> None:
+    with bob.connect() as receiver:
+        waiting(receiver)
+        for pid in servers_of(bob):
+            os.kill(pid, signal.SIGKILL)
+    arrives(bob.relay, sent(client, "Bob", "after the server"), "typed")
+    bob.receives("after the server")
+
+
+STEPS = [
+    ("relay.messaging.inbox:Inbox.injecting", "before"),
+    ("relay.messaging.inbox:Inbox.injecting", "after"),
+    ("relay.injection.reply_delivery:ReplyDelivery.render", "after"),
+    ("relay.features.injector:Injector.received", "before"),
+    ("relay.messaging.inbox:Inbox.settle", "before"),
+    ("relay.messaging.inbox:Inbox.settle", "after"),
+]
+"""The steps of a message by a tool, at which a session is killed."""
+
+
+@pytest.mark.parametrize(("target", "when"), STEPS, ids=lambda each: each.rpartition(".")[2])
+def test_a_session_killed_at_any_step_loses_and_repeats_nothing(relay: Relay, target: str, when: str) -> None:
+    died = relay.home / "died"
+    bob = AgentWithTools(relay, "Bob").start(env=session_patch(dying(died, target, when)))
+    with bob.connect() as client:
+        waiting(client)
+        frames = client.collect()
+        relay("send", "Bob", "one")
+        wait_until(died.exists)
+        relay("send", "Bob", "two")
+
+        def states() -> dict[str, str]:
+            return {m["body"]: m["state"] for m in messages(relay)}
+
+        wait_until(lambda: not {"queued", "stored"} & set(states().values()))
+        bob_has = json.dumps(frames) + bob.received
+        assert states()["two"] == "injected"
+        assert states()["one"] == ("injected" if (target, when) in {STEPS[0], STEPS[-1]} else "uncertain")
+        # Between the ledger's note and the answer, nothing is known.
+        assert bob_has.count("] one [/") == (0 if (target, when) in STEPS[1:3] else 1)
+        assert bob_has.count("] two [/") == 1
 
 
 def servers_of(agent: AgentWithTools) -> list[int]:
@@ -186,12 +241,12 @@ def test_the_users_answer_to_a_question_comes_as_a_message(alice: AgentWithTools
 
 def test_an_agent_sees_only_the_heads_of_what_waits_for_it(relay: Relay) -> None:
     settings(relay, 'inject = "never"\n')
-    client = AgentWithTools(relay, "Bob").start().connect()
-    relay("send", "Bob", "the text")
-    (row,) = json.loads(client.call("inbox"))
-    assert (row["from"], row["state"], "the text" in str(row)) == ("you", "stored", False)
-    (row,) = json.loads(client.call("message_status", id=row["id"]))
-    assert "the text" not in str(row)
+    with AgentWithTools(relay, "Bob").start().connect() as client:
+        relay("send", "Bob", "the text")
+        (row,) = json.loads(client.call("inbox"))
+        assert (row["from"], row["state"], "the text" in str(row)) == ("you", "stored", False)
+        (row,) = json.loads(client.call("message_status", id=row["id"]))
+        assert "the text" not in str(row)
 
 
 def test_memories_are_the_agents_own(client: Client, receiver: Client) -> None:
@@ -229,14 +284,13 @@ def test_a_starter_of_agents_has_the_tools_for_it(fleet: Fleet) -> None:
         *AgentWithTools.command(fleet.lead, "--mcp", *SERVER)
     ]
     fleet.up()
-    client = fleet.lead.connect()
-    assert {"spawn", "release"} <= set(client.tools())
-    client.call("spawn", name="Tester", agent="Worker", task="Write tests")
-    fleet.worker.receives("task from Lead] Write tests")
-    client.call("release", name="Tester")
-    assert fleet.record("Tester")["by"] == "release"
-    assert "is not an agent you started" in client.refusal("release", name="Lead")
-    client.close()
+    with fleet.lead.connect() as client:
+        assert {"spawn", "release"} <= set(client.tools())
+        client.call("spawn", name="Tester", agent="Worker", task="Write tests")
+        fleet.worker.receives("task from Lead] Write tests")
+        client.call("release", name="Tester")
+        assert fleet.record("Tester")["by"] == "release"
+        assert "is not an agent you started" in client.refusal("release", name="Lead")
 
 
 @pytest.fixture
@@ -256,24 +310,24 @@ class Starter(AgentWithTools):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only there are all descendants known")
 def test_an_agent_without_an_environment_is_still_itself(relay: Relay) -> None:
-    client = Starter(relay, "Mallory").by(f"env -i RELAY_HOME={relay.home} $SERVER")
-    assert json.loads(client.call("whoami"))["name"] == "Mallory"
+    with Starter(relay, "Mallory").by(f"env -i RELAY_HOME={relay.home} $SERVER") as client:
+        assert json.loads(client.call("whoami"))["name"] == "Mallory"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only there can the ancestors' environments be read")
 def test_an_agent_is_not_the_user_of_another_home(relay: Relay) -> None:
     """A client that gives its servers a clean environment hides the home from them."""
-    client = Starter(relay, "Mallory").by(f"env -i HOME={relay.home}/elsewhere $SERVER")
-    assert "descends from an agent of another home" in client.refusal("whoami")
+    with Starter(relay, "Mallory").by(f"env -i HOME={relay.home}/elsewhere $SERVER") as client:
+        assert "descends from an agent of another home" in client.refusal("whoami")
 
 
 def test_nobody_is_another_agent_or_the_user(relay: Relay) -> None:
     """The process decides, not its environment."""
     AgentWithTools(relay, "Alice").start()
     path = next((relay.home / "run").rglob("alice.sock"))
-    forged = Starter(relay, "Mallory").by(f"RELAY_SOCKET={path} $SERVER")
-    assert "not certainly a process of the agent" in forged.refusal("whoami")
-    assert "not certainly" in forged.request("tools/list")["error"]["message"]
+    with Starter(relay, "Mallory").by(f"RELAY_SOCKET={path} $SERVER") as forged:
+        assert "not certainly a process of the agent" in forged.refusal("whoami")
+        assert "not certainly" in forged.request("tools/list")["error"]["message"]
     with server(relay, RELAY_SOCKET=str(path), RELAY_NAME="Alice") as outside:
         for tool in ("whoami", "list_agents", "inbox", "recall", "wait_for_message"):
             assert "not certainly" in outside.refusal(tool)
@@ -287,16 +341,25 @@ def test_nobody_is_the_user_whose_ancestors_are_out_of_sight(relay: Relay, why: 
     if shutil.which("unshare") is None or subprocess.run([*unshare, "true"], check=False).returncode:
         pytest.skip("this user may not make namespaces")
     clean = "unset RELAY_SOCKET RELAY_NAME RELAY_TEAM RELAY_SESSION RELAY_AGENT; "
-    client = Starter(relay, "Mallory").by(clean + shlex.join([*unshare, shlex.join(SERVER)]))
-    assert why in client.refusal("whoami")
+    with Starter(relay, "Mallory").by(clean + shlex.join([*unshare, shlex.join(SERVER)])) as client:
+        assert why in client.refusal("whoami")
+
+
+def test_a_closing_prompt_does_not_wait_for_a_tool(relay: Relay) -> None:
+    folder = project(relay, "from relay import on\n@on('session_end')\ndef ask(e, ctx): return 'Save all.'\n")
+    bob = AgentWithTools(relay, "Bob").start(cwd=folder)
+    with bob.connect() as client:
+        waiting(client)
+        relay("stop", "Bob")
+        assert "once you have ended your turn" in text_of(client.frame())
+    assert "Save all." in bob.received
 
 
 def test_a_server_is_ended_by_the_end_of_its_agent(relay: Relay) -> None:
     agent = AgentWithTools(relay, "Alice").start()
-    client = agent.connect()
-    waiting(client)
-    pids = servers_of(agent)
-    agent.exit()
-    client.close()
+    with agent.connect() as client:
+        waiting(client)
+        pids = servers_of(agent)
+        agent.exit()
     await_end(pids)
     wait_until(lambda: ps(relay) == [])

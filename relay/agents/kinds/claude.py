@@ -207,7 +207,10 @@ def _without_servers(run: Run) -> bool:
 
 
 def _has_own_server(run: Run) -> bool:
-    """Return True if the user has a server of the same name, which ours would hide."""
+    """Return True if the user has a server of the same name: one of the two would hide the other."""
+    given = _given_servers(run.arguments)
+    if mcp_server.named_in(map(expanded, given)) or f'"{mcp_server.NAME}"' in " ".join(given):
+        return True
     own = folder_of(run.env) if run.env.get("CLAUDE_CONFIG_DIR") else folder_of(run.env).parent
     places = [own / ".claude.json", *mcp_server.project_files(run, ".mcp.json")]
     for file in places:
@@ -218,6 +221,20 @@ def _has_own_server(run: Run) -> bool:
             if any(mcp_server.NAME in dict_of(each.get("mcpServers")) for each in (found, *here)):
                 return True
     return False
+
+
+def _given_servers(arguments: tuple[str, ...]) -> list[str]:
+    """Return the values of `--mcp-config`: files, and JSON; it takes all words up to the next flag."""
+    found: list[str] = []
+    taking = False
+    for word in arguments:
+        if word.startswith("-"):
+            flag, equals, value = word.partition("=")
+            taking = flag == "--mcp-config" and not equals
+            found += [value] if flag == "--mcp-config" and equals else []
+        elif taking:
+            found.append(word)
+    return found
 
 
 def _handler(command: list[str]) -> dict[str, Any]:

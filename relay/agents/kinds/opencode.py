@@ -88,12 +88,9 @@ class OpenCode(RelayDialect):
         own = config.get("mcp", {})
         user = expanded(run.env.get("XDG_CONFIG_HOME") or f"{run.env.get('HOME', '~')}/.config") / "opencode"
         files = [*(user / name for name in _FILES), *mcp_server.project_files(run, *_FILES)]
-        files += [Path(run.env[name]) for name in ("OPENCODE_CONFIG",) if run.env.get(name)]
-        if (
-            not isinstance(own, dict)
-            or mcp_server.NAME in own
-            or mcp_server.named_in(files, rf'"{mcp_server.NAME}"\s*:')
-        ):
+        if named := run.env.get("OPENCODE_CONFIG"):
+            files.append(Path(named))
+        if not isinstance(own, dict) or mcp_server.NAME in own or mcp_server.named_in(files):
             return None
         server = {"type": "local", "command": [mcp_server.PROGRAM, *mcp_server.ARGUMENTS]}
         config["mcp"] = {**own, mcp_server.NAME: server}

@@ -95,7 +95,8 @@ class Qwen(AgentKind):
         return with_defaults(run, self.name, ours, "QWEN_CODE", agents=accept, **names)
 
     def connect(self, run: Run) -> Run | None:
-        return mcp_server.among_defaults(run, "permissions", "allow", "mcp__relay__")
+        own = [home_of(run.env) / "settings.json", *mcp_server.project_files(run, ".qwen/settings.json")]
+        return mcp_server.among_defaults(run, own, "permissions", "allow", "mcp__relay__")
 
     def door(self, site: Site) -> Door:
         from relay.agents.kinds._qwen_door import QwenDoor
