@@ -222,6 +222,7 @@ OUTPUTS = (
             "session_id, conversation": "the agent's own id of the conversation, and whether it can be "
             "resumed",
             "bridge": "the status of its own hooks; empty for none",
+            "mcp": "whether it has [relay's tools](MCP.md#in-an-agent)",
             "record": "only of an agent with its own record: how relay reads it",
             "rules": "how many rules of hooks.json files are in force; empty for none",
             "failure": "the error that ended its last turn: an object, or `null`",
@@ -386,6 +387,7 @@ OUTPUTS = (
             "reader, inject, fullscreen, hooks": "how relay reads it, whether relay types into it, whether "
             "it is full-screen, and its hook protocol",
             "ways": "how texts reach the installed agent, in order: `hooks`, `door`, `typed`",
+            "mcp": "whether the installed agent gets [relay's tools](MCP.md#in-an-agent)",
             "rules": "the rules that detect its state",
         },
     ),

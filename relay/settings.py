@@ -116,6 +116,12 @@ class Settings:
         "`auto`: relay tells a joining agent who it is and how to write directives; `never`",
         choices=("auto", "never"),
     )
+    mcp: str = _setting(
+        "auto",
+        "`auto`: an agent gets [relay's tools](MCP.md#in-an-agent) for its run, beside your own MCP servers; "
+        "`never`",
+        choices=("auto", "never"),
+    )
     subagents: str = _setting(
         "ignore",
         "`act`: on the directives of an agent's subagents, in the agent's name; `ignore` them",

@@ -30,7 +30,7 @@ from relay.agents.hook_reply import Reply
 from relay.agents.named_transcripts import Named
 from relay.agents.transcript_lines import dict_of
 from relay.agents.version import numbers
-from relay.dataclass import dataclass, field
+from relay.dataclass import dataclass, field, replace
 from relay.errors import ConfigError, RelayError
 from relay.home import Home, private_directory
 
@@ -46,7 +46,8 @@ TIMEOUT = int(hook_client.LONGEST) + 7
 _SHARED = tuple(Path(__file__).parent / "kinds" / name for name in ("bridge.mjs", "door.mjs"))
 """What the plug-ins in agents share."""
 
-_DEFAULTS = "system-defaults.json"
+DEFAULTS = "system-defaults.json"
+"""The run's file of system defaults."""
 
 _RUN = '[ ! -r "$0" ] || . "$0"'
 """Runs the file `hook` of the run's directory, with $0 as its path. Without that file: silence."""
@@ -92,6 +93,10 @@ class Run:
         """Copy a file of relay's own into the run's directory. Return the path."""
         return self.write(source.name, source.read_text(encoding="utf-8"))
 
+    def flagged(self, *flags: str) -> Run:
+        """Return this run with further flags before those of its command line."""
+        return replace(self, command=tuple(self.with_flags(flags, self.arguments)))
+
     def with_flags(self, flags: Sequence[str], arguments: Sequence[str]) -> list[str]:
         """Return the command line with `flags` and then `arguments` in place of the agent's own.
 
@@ -111,6 +116,7 @@ class Prepared:
     kind:   the kind of agent that the bridge is for; "" without one.
     note:   a problem to show to the user.
     record: what the agent writes in this run, if no hooks will report it; None: unknown.
+    mcp:    it has relay's MCP server.
     """
 
     command: list[str]
@@ -118,13 +124,22 @@ class Prepared:
     kind: str = ""
     note: str = ""
     record: Named | None = None
+    mcp: bool = False
 
 
 def bridge(
-    profile: str, command: Sequence[str], env: dict[str, str], home: Home, run_dir: str, socket: str
+    profile: str,
+    command: Sequence[str],
+    env: dict[str, str],
+    home: Home,
+    run_dir: str,
+    socket: str,
+    *,
+    mcp: bool = False,
 ) -> Prepared:
     """Prepare the agent that `command` starts, or that the profile named `profile` declares it to be.
 
+    mcp: with relay's MCP server.
     Raise nothing for a user's mistake: without a bridge, the agent starts as requested.
     """
     try:
@@ -139,17 +154,25 @@ def bridge(
         return Prepared(list(command), env)
     at = next((place for place in range(len(command)) if known.recognises(command[place:])), None)
     try:
-        return prepare(kind, command, env, run_dir, socket, at=at)
+        return prepare(kind, command, env, run_dir, socket, at=at, mcp=mcp)
     except (RelayError, OSError) as error:
         return Prepared(list(command), env, note=f"{error}".rstrip("."))
 
 
 def prepare(
-    kind: str, command: Sequence[str], env: dict[str, str], run_dir: str, socket: str, *, at: int | None = 0
+    kind: str,
+    command: Sequence[str],
+    env: dict[str, str],
+    run_dir: str,
+    socket: str,
+    *,
+    at: int | None = 0,
+    mcp: bool = False,
 ) -> Prepared:
     """Return the command and the environment with which an agent of `kind` calls relay at `socket`.
 
-    `at` is that of Run.  Raise ConfigError, HomeError or OSError if that is impossible.
+    `at` is that of Run. mcp: with relay's MCP server, if the agent calls relay's hooks.
+    Raise ConfigError, HomeError or OSError if that is impossible.
     """
     agent = kinds.find(kind)
     private_directory(Path(run_dir).parent)
@@ -160,12 +183,22 @@ def prepare(
         if agent.events:
             _write_hook(run, agent)
         prepared = agent.prepare(run)
+        if mcp and prepared.kind:
+            prepared = _connected(agent, run, prepared)
     except BaseException:
         remove(run_dir)
         raise
     if not (prepared.kind or prepared.record):
         remove(run_dir)
     return prepared
+
+
+def _connected(agent: AgentKind, run: Run, prepared: Prepared) -> Prepared:
+    """Return `prepared` with relay's MCP server, if the agent takes it."""
+    run = replace(run, command=tuple(prepared.command), env=prepared.env)
+    if (found := agent.connect(run)) is None:
+        return prepared
+    return replace(prepared, command=list(found.command), env=found.env, mcp=True)
 
 
 def remove(run_dir: str) -> None:
@@ -371,8 +404,8 @@ def with_defaults(
     settings = run.env.get(f"{prefix}_SYSTEM_SETTINGS_PATH")
     system = f"/Library/Application Support/{macos}" if sys.platform == "darwin" else f"/etc/{linux}"
     folder = Path(settings).parent if settings else Path(system)
-    path = Path(run.env.get(variable) or folder / _DEFAULTS)
+    path = Path(run.env.get(variable) or folder / DEFAULTS)
     defaults = merged(read(path) if path.exists() else {}, ours)
     if agents:
         defaults["agents"] = {**agents, **dict_of(defaults.get("agents"))}
-    return Prepared(list(run.command), {**run.env, variable: run.file(_DEFAULTS, defaults)}, kind)
+    return Prepared(list(run.command), {**run.env, variable: run.file(DEFAULTS, defaults)}, kind)

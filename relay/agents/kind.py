@@ -5,6 +5,7 @@ parse ──── the payload of a hook → NativeEvent
 render ─── NativeEvent, Reply → what the hook prints
 reader, failure, usage ── the lines of its transcripts → Said, Failed, Charge
 door ───── Site → Door                          its own inbox
+connect ── Run → Run                            relay's MCP server for one run
 """
 
 from __future__ import annotations
@@ -70,6 +71,7 @@ class AgentKind:
 
     markers: what it sets in the environment of the programs that it runs.
     door_since: its first version with a door (relay.agents.door), such as "2.1.224"; "": none has one.
+    mcp_since:  its first version that takes relay's MCP server (relay.agents.mcp_server) for one run.
     """
 
     name: ClassVar[str] = ""
@@ -94,10 +96,18 @@ class AgentKind:
     usage_is_timed: ClassVar[bool] = False
     markers: ClassVar[Markers | None] = None
     door_since: ClassVar[str] = ""
+    mcp_since: ClassVar[str] = ""
 
     def prepare(self, run: Run) -> Prepared:
         """Return the command and environment to report with. Raise ConfigError, HomeError or OSError."""
         return Prepared(list(run.command), run.env)
+
+    def connect(self, run: Run) -> Run | None:
+        """Return `run`, which `prepare` has prepared, with relay's MCP server besides the user's own ones.
+
+        Return None if this version takes none, or what the user has set is against it. Raise OSError.
+        """
+        return None
 
     def parse(self, event: str, payload: bytes | str) -> NativeEvent | None:
         """Return the event in `payload`, a JSON object; None for bad JSON and unknown events.

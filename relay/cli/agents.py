@@ -4,7 +4,7 @@ Each kind is a profile: a TOML file that describes the agent's screen, prompt an
 may type into it. Files in the `patterns` folder of relay's configuration add profiles or override keys of
 those that ship with relay. relay chooses a profile by the command, or by `relay wrap --agent NAME`.
 ways= how texts reach the installed agent, the first one that is open: in replies to its own hooks, by its own
-inbox (door), typed.
+inbox (door), typed. mcp= whether it gets relay's tools (`relay mcp`) for its run.
 installed= is the version that the program in PATH prints, checked= the versions that the profile was checked
 with: the screens of other versions may look different.
 
@@ -182,13 +182,19 @@ class _Agent:
     def ways(self) -> list[str]:
         """The ways to give it a text, in relay's order."""
         native = self.profile.native.hooks
-        since = kinds.find(native).door_since
         ways = {
             "hooks": bool(native),
-            "door": bool(since) and numbers(self.version) >= numbers(since),
+            "door": self._is_from(kinds.find(native).door_since),
             "typed": self.profile.inject != "never",
         }
         return [way for way, is_there in ways.items() if is_there]
+
+    @property
+    def mcp(self) -> bool:
+        return self._is_from(kinds.find(self.profile.native.hooks).mcp_since)
+
+    def _is_from(self, since: str) -> bool:
+        return bool(since) and numbers(self.version) >= numbers(since)
 
     @property
     def unchecked(self) -> str:
@@ -217,6 +223,7 @@ def _row(agent: _Agent) -> tuple[str, ...]:
         f"inject={profile.inject}",
         f"reader={profile.reader}",
         f"ways={','.join(agent.ways)}",
+        f"mcp={'yes' if agent.mcp else 'no'}",
         one_line(" ".join(_commands(profile)) or "any other command", None),
     )
 
@@ -234,6 +241,7 @@ def _public(agent: _Agent) -> dict[str, object]:
         "fullscreen": profile.fullscreen,
         "hooks": profile.native.hooks or None,
         "ways": agent.ways,
+        "mcp": agent.mcp,
         "rules": [rule.name for rule in profile.states],
         "path": str(profile.path),
     }

@@ -135,6 +135,8 @@ def run(args: argparse.Namespace) -> int:
     for key, what in facts.items():
         if answer.get(key):
             print(f"Its {what}: {visible(answer[key])}.")
+    if answer.get("mcp"):
+        print("It has relay's tools (`relay mcp`).")
     if answer.get("rules"):
         print(f"Rules of hooks.json files: {answer['rules']}.")
     if answer.get("waiting"):

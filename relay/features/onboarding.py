@@ -40,6 +40,12 @@ SPAWNS = (
 )
 """Added for an agent that may start others."""
 
+TOOLS = (
+    "You can also send and receive messages with the tools of the MCP server relay: send_message, "
+    "list_agents, wait_for_message and others."
+)
+"""Added for an agent that has relay's MCP server."""
+
 _CHANNELS = 3  # channels that are named
 
 
@@ -49,6 +55,7 @@ class Onboarding:
     prefix: the character that starts a directive of this agent.
     hooked: the agent's own hooks were set up, and deliver the text.
     on_screen: directives on its screen are acted on, too. spawns: it may start other agents.
+    tools: it has relay's MCP server.
     """
 
     def __init__(
@@ -62,6 +69,7 @@ class Onboarding:
         hooked: bool,
         on_screen: bool,
         spawns: bool,
+        tools: bool,
     ) -> None:
         self._bus = bus
         self._tasks = tasks
@@ -70,7 +78,9 @@ class Onboarding:
         self._prefix = prefix
         self._hooked = hooked
         self._on_screen = on_screen
-        self._more = f"\n{SPAWNS.replace('{at}', prefix)}" if spawns else ""
+        self._more = "\n".join(
+            ["", *([TOOLS] if tools else []), *([SPAWNS.replace("{at}", prefix)] if spawns else [])]
+        )
         self._due = True
 
     @handles(SessionBegan)

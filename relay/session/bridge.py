@@ -24,7 +24,7 @@ def bridged(
     Log a failure and describe it in the note: the agent starts anyway.
     """
     command = options.command
-    about: dict[str, Any] = {"bridge": "", "bridge_note": "", "record": {}}
+    about: dict[str, Any] = {"bridge": "", "bridge_note": "", "record": {}, "mcp": False}
     # Only a command with the name of a kind of agent in one of its words waits for the profiles.
     known = any(name in os.path.basename(word) for word in command for name in kinds.names())
     if not (options.profile or known or os.path.isdir(os.path.join(home.config_dir, "patterns"))):
@@ -32,7 +32,8 @@ def bridged(
     try:
         from relay.agents import hook_setup
 
-        done = hook_setup.bridge(options.profile, command, env, home, directory, socket)
+        mcp = _wants_mcp(home)
+        done = hook_setup.bridge(options.profile, command, env, home, directory, socket, mcp=mcp)
     except Exception as error:  # noqa: BLE001 - our own bug; logged, and reported by the session
         import traceback
 
@@ -49,7 +50,22 @@ def bridged(
     if done.kind:
         _note_guards(options, home, socket, env["RELAY_NAME"])
     record = {} if done.record is None else done.record.fields()
-    return done.command, done.env, {"bridge": done.kind, "bridge_note": done.note, "record": record}
+    facts = {"bridge": done.kind, "bridge_note": done.note, "record": record, "mcp": done.mcp}
+    return done.command, done.env, facts
+
+
+def _wants_mcp(home: Home) -> bool:
+    """Return True if the agent is to have relay's MCP server: the setting `mcp`."""
+    from relay.session.preflight import configured
+
+    if not configured(home, ("relay.toml",)):
+        return True
+    from pathlib import Path
+
+    from relay import settings
+    from relay.hooks.trust import Trust
+
+    return settings.load(home, Path.cwd(), Trust(home).covers)[0].mcp == "auto"
 
 
 def _note_guards(options: Options, home: Home, socket: str, name: str) -> None:

@@ -255,6 +255,7 @@ def _onboarding(core: Core) -> Onboarding | None:
         hooked=bool(core.started.bridge),
         on_screen=on_screen,
         spawns=core.supervision.spawns,
+        tools=core.started.mcp,
     )
 
 

@@ -18,11 +18,12 @@ from typing import Any, TypeVar
 from relay.agents import hook_setup
 from relay.control.operations import operations
 from relay.errors import RelayError
-from relay.eventbus import EventBus, handles
+from relay.eventbus import EventBus, answers, handles
 from relay.features.requests import Requests
 from relay.home import Home
 from relay.hooks import events
 from relay.lifecycle import (
+    Describe,
     Follower,
     Goodbye,
     Identity,
@@ -120,6 +121,10 @@ class Session:
         setup = self._core.setup
         fields = {"agent": setup.profile.name, "pid": self._started.pty.pid, "cwd": str(setup.directory)}
         self._core.journal.write("session_resumed" if self._started.resumed else "session_start", **fields)
+
+    @answers(Describe)
+    async def describe(self, question: Describe, _: object) -> dict[str, Any] | None:
+        return None if question.brief else {"mcp": self._started.mcp}
 
     @handles(AgentExited)
     def exited(self, event: AgentExited) -> None:

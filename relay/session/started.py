@@ -41,6 +41,7 @@ class Started:
     resumes:     this agent continues an earlier conversation.
     command:     what runs, without the bridge's flags: as in `options`, or what resumes a conversation.
     told:        the notices about the configuration shown to the user before the agent started.
+    mcp:         the agent has relay's MCP server.
     """
 
     options: Options
@@ -64,6 +65,7 @@ class Started:
     resumes: bool = False
     command: tuple[str, ...] = ()
     told: tuple[str, ...] = ()
+    mcp: bool = False
 
     @classmethod
     def of(cls, shim: ShimLink, options: Options | None) -> Started:
@@ -82,6 +84,7 @@ class Started:
             resumes=bool(fields.get("resumes")),
             command=tuple(fields.get("command") or options.command),
             told=tuple(fields.get("told") or ()),
+            mcp=bool(fields.get("mcp")),
             **{name: fields["claim"][name] for name in ("name", "team", "socket")},
             **{name: fields[name] for name in _SAME},
         )

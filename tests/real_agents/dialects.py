@@ -36,8 +36,11 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Tool:
+    """A tool that the model may call. namespace: of an MCP server, where codex lists its tools."""
+
     name: str
     schema: Mapping[str, Any]
+    namespace: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +65,14 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A tool call by the model. input: a text for a tool that takes no JSON, such as codex's apply_patch."""
+    """A tool call by the model. input: a text for a tool that takes no JSON, such as codex's apply_patch.
+
+    namespace: the tool's.
+    """
 
     name: str
     input: Mapping[str, Any] | str
+    namespace: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,10 +312,19 @@ def _read_responses(body: Mapping[str, Any]) -> Turn:
                     entries.append(Entry("note", _text(part), above=True))
             answering = False
     tools = tuple(
-        Tool(each.get("name") or each["type"], each.get("parameters") or {})
-        for each in body.get("tools") or ()
+        Tool(each.get("name") or each["type"], each.get("parameters") or {}, namespace)
+        for group in body.get("tools") or ()
+        for namespace, each in _grouped(group)
     )
     return Turn(body.get("instructions") or "", tools, tuple(entries))
+
+
+def _grouped(group: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the tools in one element of the request's `tools`, each with its namespace."""
+    if group.get("type") != "namespace":
+        yield "", group
+    else:
+        yield from ((group["name"], each) for each in group["tools"])
 
 
 def _response(output: Sequence[Any], status: str = "completed") -> dict[str, Any]:
@@ -338,8 +354,10 @@ def _response_item(part: str | Call) -> dict[str, Any]:
     if isinstance(part.input, str):
         call = {"id": _id("ctc"), "call_id": _id("call"), "name": part.name, "input": part.input}
         return {"type": "custom_tool_call", "status": "completed", **call}
+    namespace = {"namespace": part.namespace} if part.namespace else {}
     return {
         "type": "function_call",
+        **namespace,
         "id": _id("fc"),
         "call_id": _id("call"),
         "name": part.name,

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from real_agents.dialects import Answer, Call, Dialect, Turn, dialect_of
+from real_agents.dialects import Answer, Call, Dialect, Tool, Turn, dialect_of
 
 SHELLS = ("Bash", "bash", "shell_command", "exec_command", "shell", "run_shell_command")
 """Agents' names for the tool that runs a command line."""
@@ -41,6 +41,14 @@ class Shell:
 
 
 @dataclass(frozen=True, slots=True)
+class RelayCall:
+    """A call of one of relay's tools."""
+
+    tool: str
+    input: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """One answer: `text`, then `calls`; or an HTTP error.
 
@@ -51,7 +59,7 @@ class Step:
     """
 
     text: str = ""
-    calls: tuple[Call | Shell, ...] = ()
+    calls: tuple[Call | Shell | RelayCall, ...] = ()
     hold: threading.Event | None = None
     after: int = 0
     status: int = 200
@@ -167,7 +175,13 @@ def _parts(step: Step, turn: Turn) -> Iterator[str | Call]:
     if step.text or not step.calls:
         yield step.text
     for call in step.calls:
-        yield call if isinstance(call, Call) else _shell(call, turn)
+        match call:
+            case Shell():
+                yield _shell(call, turn)
+            case RelayCall():
+                yield _relay(call, turn)
+            case _:
+                yield call
 
 
 def _shell(shell: Shell, turn: Turn) -> Call:
@@ -185,6 +199,14 @@ def _shell(shell: Shell, turn: Turn) -> Call:
     if shell.escalate and "sandbox_permissions" in properties:
         arguments |= {"sandbox_permissions": "require_escalated", "justification": "May this command run?"}
     return Call(name, arguments)
+
+
+def _relay(call: RelayCall, turn: Turn) -> Call:
+    """Return a call by the agent's own name for the tool; some agents list tools only when asked for them."""
+    name = f"mcp__relay__{call.tool}"
+    offered = (tool for tool in turn.tools if f"{tool.namespace}_{tool.name}".endswith(f"relay_{call.tool}"))
+    tool = next(offered, Tool(name, {}))
+    return Call(tool.name, call.input, tool.namespace)
 
 
 class _Server(ThreadingHTTPServer):

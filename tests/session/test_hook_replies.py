@@ -133,7 +133,15 @@ class Session:
             ),
             self.rules,
             Onboarding(
-                bus, tasks, identity, template=LESSON, prefix="@", hooked=True, on_screen=True, spawns=False
+                bus,
+                tasks,
+                identity,
+                template=LESSON,
+                prefix="@",
+                hooked=True,
+                on_screen=True,
+                spawns=False,
+                tools=False,
             ),
             HookResponder(bus, journal, turn, continuations, Policy()),
             self,

@@ -57,7 +57,8 @@ def test_the_onboarding_contains_no_directive_however_it_is_wrapped(
 ) -> None:
     """An agent may repeat it, and a screen may wrap its echo."""
     grammar = Grammar(lambda namespace: True)
-    text = onboarding_text(own, ["Bob"]) + "\n" + onboarding.SPAWNS.replace("{at}", "@")
+    added = (onboarding.SPAWNS.replace("{at}", "@"), onboarding.TOOLS)
+    text = "\n".join([onboarding_text(own, ["Bob"]), *added])
     for width in range(1, 120):
         with subtests.test(width=width):
             for line in text.split("\n"):

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from relay.agents import hook_event, hook_reply
+from relay.agents import hook_event, hook_reply, mcp_server
 from relay.agents.hook_event import NativeEvent, NativeName
 from relay.agents.hook_setup import (
     TIMEOUT,
@@ -67,7 +67,10 @@ INBOUND = "crossSessionInbound"
 """The setting for messages of other sessions: accept, hold (until that is set to accept) or refuse."""
 
 _PROJECT = ("settings.json", "settings.local.json")
-_MANAGED = Path("/etc/claude-code/managed-settings.json")
+_SYSTEM = Path("/etc/claude-code")
+_MANAGED = _SYSTEM / "managed-settings.json"
+_ALONE = frozenset({"--strict-mcp-config", "--bare", "--safe-mode"})
+"""Flags of a user who wants no further servers."""
 _ENVELOPE = re.compile(r"<cross-session-message\b[^>]*>\n(.*)\n</cross-session-message>", re.DOTALL)
 
 
@@ -86,6 +89,7 @@ class Claude(AgentKind):
     continues_with_context = True  # it draws a block as an error, and 2.1.330 sends it to its model twice
     forgets_prompts = True  # 2.1.197
     door_since = "2.1.224"
+    mcp_since = "2.1.197"
     markers = Markers(
         "CLAUDECODE",
         ("CLAUDE_CODE_CHILD_SESSION", "CLAUDE_CODE_SESSION_ID"),
@@ -116,6 +120,16 @@ class Claude(AgentKind):
         if settings.get("disableAllHooks"):
             note = f"the settings given with {FLAG} disable all hooks, and so the bridge"
         return Prepared(run.with_flags([FLAG, path], arguments), run.env, self.name, note)
+
+    def connect(self, run: Run) -> Run | None:
+        """Add `--mcp-config FILE`, and the tools that need no permission: both add to the user's own."""
+        version = installed(run, "/claude-code")
+        if version < numbers(self.mcp_since) or _without_servers(run) or _has_own_server(run):
+            return None
+        path = run.file("mcp.json", {"mcpServers": {mcp_server.NAME: mcp_server.stdio()}})
+        tools = ",".join(f"mcp__{mcp_server.NAME}__{tool}" for tool in mcp_server.UNASKED)
+        # Each of the two takes all words up to the next flag; the flag of `prepare` follows.
+        return run.flagged("--mcp-config", path, "--allowedTools", tools)
 
     def parse(self, event: str, payload: bytes | str) -> NativeEvent | None:
         """Return the event; a prompt that another session has sent comes without its envelope."""
@@ -177,6 +191,50 @@ def inbound(env: Mapping[str, str], *, directory: str = "") -> str:
         with suppress(ConfigError):
             found.add(read(file).get(INBOUND))
     return next((each for each in ("refuse", "hold", "accept") if each in found), "")
+
+
+def _without_servers(run: Run) -> bool:
+    """Return True if the user, or the administrator, wants no further servers.
+
+    With an administrator's managed-mcp.json, or disableSideloadFlags, Claude refuses to start with the flag.
+    """
+    settings = (_MANAGED, *_SYSTEM.glob("managed-settings.d/*"), folder_of(run.env) / "remote-settings.json")
+    return (
+        not _ALONE.isdisjoint(run.arguments)
+        or (_SYSTEM / "managed-mcp.json").exists()
+        or mcp_server.named_in(settings, "disableSideloadFlags")
+    )
+
+
+def _has_own_server(run: Run) -> bool:
+    """Return True if the user has a server of the same name: one of the two would hide the other."""
+    given = _given_servers(run.arguments)
+    if mcp_server.named_in(map(expanded, given)) or f'"{mcp_server.NAME}"' in " ".join(given):
+        return True
+    own = folder_of(run.env) if run.env.get("CLAUDE_CONFIG_DIR") else folder_of(run.env).parent
+    places = [own / ".claude.json", *mcp_server.project_files(run, ".mcp.json")]
+    for file in places:
+        with suppress(ConfigError):
+            found = read(file)
+            projects = dict_of(found.get("projects"))
+            here = (dict_of(projects.get(str(folder))) for folder in mcp_server.project_files(run, ""))
+            if any(mcp_server.NAME in dict_of(each.get("mcpServers")) for each in (found, *here)):
+                return True
+    return False
+
+
+def _given_servers(arguments: tuple[str, ...]) -> list[str]:
+    """Return the values of `--mcp-config`: files, and JSON; it takes all words up to the next flag."""
+    found: list[str] = []
+    taking = False
+    for word in arguments:
+        if word.startswith("-"):
+            flag, equals, value = word.partition("=")
+            taking = flag == "--mcp-config" and not equals
+            found += [value] if flag == "--mcp-config" and equals else []
+        elif taking:
+            found.append(word)
+    return found
 
 
 def _handler(command: list[str]) -> dict[str, Any]:

@@ -16,13 +16,15 @@ import hashlib
 import json
 import re
 import shutil
+import tomllib
 import uuid
+from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from relay.agents import hook_event, hook_reply
+from relay.agents import hook_event, hook_reply, mcp_server
 from relay.agents.hook_event import NativeName
-from relay.agents.hook_setup import Prepared, Run, entries, installed
+from relay.agents.hook_setup import Prepared, Run, entries, expanded, installed
 from relay.agents.kind import AgentKind, Markers
 from relay.agents.rate_limits import RateLimits, limits
 from relay.agents.transcript_lines import (
@@ -65,6 +67,7 @@ class Codex(AgentKind):
     allows_changed_input = True
     ranks_context_above_user = True  # as `developer` (0.169.0)
     door_since = "0.169.0"
+    mcp_since = "0.169.0"
     usage_is_timed = True  # the turn's model may come before the first event
     tools = {
         "Bash": ("shell", "local_shell", "exec_command", "unified_exec"),
@@ -98,6 +101,17 @@ class Codex(AgentKind):
                 trusted[f"{_SOURCE}:{label}:{place}:0"] = {"trusted_hash": _hash(label, group)}
         flags += ["-c", f"hooks.state={_toml(trusted)}"]
         return Prepared(run.with_flags(flags, run.arguments), run.env, self.name)
+
+    def connect(self, run: Run) -> Run | None:
+        """Add `-c mcp_servers.relay=...`; it gets only the variables that are named there."""
+        if installed(run, "codex") < SINCE or _is_elsewhere(run) or _has_own_server(run):
+            return None
+        server = {
+            **mcp_server.stdio(),
+            "env_vars": mcp_server.variables(run),
+            "tools": {tool: {"approval_mode": "approve"} for tool in mcp_server.UNASKED},
+        }
+        return run.flagged("-c", f"mcp_servers.{mcp_server.NAME}={_toml(server)}")
 
     def door(self, site: Site) -> Door:
         from relay.agents.kinds._codex_door import CodexDoor
@@ -134,12 +148,28 @@ class Codex(AgentKind):
 
 def _without_daemon(run: Run) -> list[str]:
     """Return the flag for a run whose own process takes what is queued, and note the program for its door."""
-    elsewhere = any(each.partition("=")[0] == "--remote" for each in run.arguments)
     program = shutil.which(run.command[run.at or 0], path=run.env.get("PATH"))
-    if program is None or elsewhere or installed(run, "codex") < SINCE:
+    if program is None or _is_elsewhere(run) or installed(run, "codex") < SINCE:
         return []
     run.write(PROGRAM, program)
     return [] if "--no-daemon" in run.arguments else ["--no-daemon"]
+
+
+def _is_elsewhere(run: Run) -> bool:
+    """Return True if the user's app-server runs the conversation."""
+    return any(each.partition("=")[0] == "--remote" for each in run.arguments)
+
+
+def _has_own_server(run: Run) -> bool:
+    """Return True if the user has a server of the same name, which ours would change."""
+    if any(re.match(rf"mcp_servers(\.{mcp_server.NAME}\b|\s*=)", each) for each in run.arguments):
+        return True
+    folder = expanded(run.env.get("CODEX_HOME") or f"{run.env.get('HOME', '~')}/.codex")
+    for file in (folder / "config.toml", *mcp_server.project_files(run, ".codex/config.toml")):
+        with suppress(OSError, ValueError):
+            if mcp_server.NAME in dict_of(tomllib.loads(file.read_text("utf-8")).get("mcp_servers")):
+                return True
+    return False
 
 
 def _label(event: str) -> str:

@@ -17,9 +17,16 @@ import time
 import uuid
 from pathlib import Path
 
-from relay.agents import hook_event
+from relay.agents import hook_event, mcp_server
 from relay.agents.hook_event import NativeName
-from relay.agents.hook_setup import TIMEOUT, Prepared, Run, entries, handler, with_defaults
+from relay.agents.hook_setup import (
+    TIMEOUT,
+    Prepared,
+    Run,
+    entries,
+    handler,
+    with_defaults,
+)
 from relay.agents.kind import AgentKind, Markers
 from relay.agents.named_transcripts import Named, iso
 from relay.agents.profile import PromptKind
@@ -70,6 +77,7 @@ class Gemini(AgentKind):
     bequeaths_hooks = True
     stops_after_failure = True
     omits_joiners = True  # 0.61.0
+    mcp_since = "0.61.0"
     tools = {
         "Bash": ("run_shell_command",),
         "Read": ("read_file", "read_many_files"),
@@ -104,6 +112,11 @@ class Gemini(AgentKind):
         ours = entries(self, run.directory, _handler)
         return with_defaults(run, self.name, ours, "GEMINI_CLI", linux="gemini-cli", macos="GeminiCli")
 
+    def connect(self, run: Run) -> Run | None:
+        own = [Path(_home(run), ".gemini/settings.json")]
+        own += mcp_server.project_files(run, ".gemini/settings.json")
+        return mcp_server.among_defaults(run, own, "tools", "allowed", "mcp_relay_")
+
     def reader(self) -> LineReader:
         return _said
 
@@ -135,6 +148,10 @@ def _only_root_writes(folder: Path) -> bool:
     return all(info.st_uid == 0 and not info.st_mode & 0o022 for info in map(Path.stat, folders))
 
 
+def _home(run: Run) -> str:
+    return run.env.get("GEMINI_CLI_HOME") or run.env.get("HOME", "")
+
+
 def _with_session(run: Run) -> Prepared:
     """Return the command with `--session-id`, unless the user has chosen the session."""
     command, id = list(run.command), _session(run.arguments)
@@ -143,8 +160,7 @@ def _with_session(run: Run) -> Prepared:
         command = run.with_flags(["--session-id", id], run.arguments)
     if not id:
         return Prepared(command, run.env, note=NOTE)
-    home = run.env.get("GEMINI_CLI_HOME") or run.env.get("HOME", "")
-    pattern = f"{glob.escape(home)}/.gemini/tmp/*/chats/session-*-{glob.escape(id[:8])}.jsonl"
+    pattern = f"{glob.escape(_home(run))}/.gemini/tmp/*/chats/session-*-{glob.escape(id[:8])}.jsonl"
     record = Named("gemini", pattern, iso(time.time()), f'"{id}"', session=id)
     return Prepared(command, run.env, note=NOTE, record=record)
 

@@ -10,11 +10,12 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from relay.agents import hook_event, hook_reply
+from relay.agents import hook_event, hook_reply, mcp_server
 from relay.agents.hook_event import NativeName
-from relay.agents.hook_setup import Prepared, Run, parsed, plugin_options
+from relay.agents.hook_setup import Prepared, Run, expanded, parsed, plugin_options
 from relay.agents.kind import Markers
 from relay.agents.kinds.relay import RelayDialect
+from relay.dataclass import replace
 from relay.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _CONFIG = "OPENCODE_CONFIG_CONTENT"
 _OPTIONS = "RELAY_BRIDGE"
 _TUI = "OPENCODE_TUI_CONFIG"
+_FILES = ("config.json", "opencode.json", "opencode.jsonc")
 
 _RETRIES = {"npm_config_fetch_retry_mintimeout": "500", "npm_config_fetch_retry_maxtimeout": "1000"}
 """Milliseconds between npm's attempts.
@@ -51,6 +53,7 @@ class OpenCode(RelayDialect):
         )
     } | {NativeName.TOOL_PRE: frozenset({"deny", "input", "notice"})}
     door_since = "1.18.33"
+    mcp_since = "1.18.33"
     markers = Markers("OPENCODE", (), ("OPENCODE_PID", "AGENT=1"))
 
     def prepare(self, run: Run) -> Prepared:
@@ -78,6 +81,20 @@ class OpenCode(RelayDialect):
         pure = "--pure" in run.arguments or run.env.get("OPENCODE_PURE")
         note = "--pure (OPENCODE_PURE) disables all plugins, and so the bridge" if pure else ""
         return Prepared(list(run.command), {**run.env, **env}, self.name, note)
+
+    def connect(self, run: Run) -> Run | None:
+        """Add the server to its configuration; it asks about tools only if the user has said so."""
+        config = parsed(run.env[_CONFIG], _CONFIG)
+        own = config.get("mcp", {})
+        user = expanded(run.env.get("XDG_CONFIG_HOME") or f"{run.env.get('HOME', '~')}/.config") / "opencode"
+        files = [*(user / name for name in _FILES), *mcp_server.project_files(run, *_FILES)]
+        if named := run.env.get("OPENCODE_CONFIG"):
+            files.append(Path(named))
+        if not isinstance(own, dict) or mcp_server.NAME in own or mcp_server.named_in(files):
+            return None
+        server = {"type": "local", "command": [mcp_server.PROGRAM, *mcp_server.ARGUMENTS]}
+        config["mcp"] = {**own, mcp_server.NAME: server}
+        return replace(run, env={**run.env, _CONFIG: json.dumps(config, ensure_ascii=False)})
 
     def door(self, site: Site) -> Door:
         from relay.agents.kinds._plugin_door import PluginDoor  # not before an agent runs

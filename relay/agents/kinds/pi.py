@@ -10,11 +10,12 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from relay.agents import hook_event, hook_reply
+from relay.agents import hook_event, hook_reply, mcp_server
 from relay.agents.hook_event import NativeName
 from relay.agents.hook_setup import Prepared, Run, installed, plugin_options
 from relay.agents.kind import Markers
 from relay.agents.kinds.relay import RelayDialect
+from relay.agents.version import numbers
 from relay.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -30,6 +31,14 @@ _COMMANDS = frozenset({"auth", "config", "install", "list", "remove", "uninstall
 
 _EXTENSION = Path(__file__).with_name("pi.mjs")
 
+_SERVER = """\
+// Connects relay's MCP server, if pi has loaded its own support for such servers, which --no-mcp leaves out.
+export default (pi) =>
+  pi.on("session_start", () => {
+    if (pi.getCommands().some(({ name }) => name === "mcp")) pi.registerMcpServer(NAME, SERVER)
+  })
+"""
+
 
 class Pi(RelayDialect):
     """pi, whose extension speaks relay's dialect."""
@@ -43,6 +52,7 @@ class Pi(RelayDialect):
         NativeName.TOOL_PRE: frozenset({"context", "deny", "input", "notice"}),
     }
     door_since = "0.65"
+    mcp_since = "0.99"
     markers = Markers("PI_CODING_AGENT", (), ("AI_AGENT",))
 
     def prepare(self, run: Run) -> Prepared:
@@ -60,6 +70,17 @@ class Pi(RelayDialect):
         return Prepared(
             run.with_flags([FLAG, run.write("relay.js", source)], run.arguments), run.env, self.name
         )
+
+    def connect(self, run: Run) -> Run | None:
+        """Add another extension; a server of the user's with the same name takes precedence."""
+        if installed(run, "/pi-coding-agent") < numbers(self.mcp_since):
+            return None
+        server = {
+            **mcp_server.stdio(),
+            "exposure": "direct",
+        }  # otherwise, the model has to look for its tools
+        source = _SERVER.replace("NAME", json.dumps(mcp_server.NAME)).replace("SERVER", json.dumps(server))
+        return run.flagged(FLAG, run.write("relay_mcp.js", source))
 
     def door(self, site: Site) -> Door:
         from relay.agents.kinds._plugin_door import PluginDoor  # not before an agent runs

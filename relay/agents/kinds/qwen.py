@@ -16,9 +16,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from relay.agents import hook_event, hook_reply
+from relay.agents import hook_event, hook_reply, mcp_server
 from relay.agents.hook_event import NativeName
-from relay.agents.hook_setup import TIMEOUT, Prepared, Run, entries, expanded, handler, read, with_defaults
+from relay.agents.hook_setup import (
+    TIMEOUT,
+    Prepared,
+    Run,
+    entries,
+    expanded,
+    handler,
+    read,
+    with_defaults,
+)
 from relay.agents.kind import AgentKind, Markers
 from relay.agents.profile import PromptKind
 from relay.agents.transcript_lines import LineReader, Said, dict_of, dicts, numbered, object_in, text_of
@@ -51,6 +60,7 @@ class Qwen(AgentKind):
     forgets_prompts = True  # 0.24.4
     bequeaths_hooks = True
     door_since = "0.23.0"
+    mcp_since = "0.15.10"
     tools = {
         "Bash": ("run_shell_command",),
         "Read": ("read_file", "read_many_files"),
@@ -83,6 +93,10 @@ class Qwen(AgentKind):
         accept = {INBOUND: "accept"}  # otherwise it holds what comes by its door for its user to review
         names = {"linux": "qwen-code", "macos": "QwenCode"}
         return with_defaults(run, self.name, ours, "QWEN_CODE", agents=accept, **names)
+
+    def connect(self, run: Run) -> Run | None:
+        own = [home_of(run.env) / "settings.json", *mcp_server.project_files(run, ".qwen/settings.json")]
+        return mcp_server.among_defaults(run, own, "permissions", "allow", "mcp__relay__")
 
     def door(self, site: Site) -> Door:
         from relay.agents.kinds._qwen_door import QwenDoor
