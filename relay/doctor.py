@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from relay import names, settings
 from relay.agents.catalog import profiles
-from relay.control.sessions import socket_of
+from relay.control.sessions import live, socket_of
 from relay.errors import BrokerError, HomeError, LedgerError, RelayError
 from relay.home import Home, check_socket_path
 from relay.messaging.ledger import Ledger
@@ -294,6 +294,13 @@ def _agents(home: Home, directory: Path) -> Found:
         yield WARN, "relay finds none that it knows on PATH; `relay agents` lists them."
 
 
+def _peers(home: Home, directory: Path) -> Found:
+    for session in live(home):
+        with contextlib.suppress(RelayError):
+            if why := session.ask({"op": "explain"}).get("peers_closed"):
+                yield WARN, f"{session.name} sees no other agents in its own list: {why}."
+
+
 _CHECKS: tuple[tuple[str, Callable[[Home, Path], Found]], ...] = (
     ("python", _python),
     ("packages", _packages),
@@ -311,4 +318,5 @@ _CHECKS: tuple[tuple[str, Callable[[Home, Path], Found]], ...] = (
     ("rules", _rules),
     ("broker", _broker),
     ("agents", _agents),
+    ("peers", _peers),
 )

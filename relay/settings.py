@@ -122,6 +122,13 @@ class Settings:
         "`never`",
         choices=("auto", "never"),
     )
+    peers: str = _setting(
+        "auto",
+        "`auto`: Claude Code and Qwen Code find the other running agents of their team in their own list of "
+        "sessions, and write to them from there; relay keeps a small file for each agent in the folder of "
+        "that list ([MCP.md](MCP.md#peers)); `never`",
+        choices=("auto", "never"),
+    )
     subagents: str = _setting(
         "ignore",
         "`act`: on the directives of an agent's subagents, in the agent's name; `ignore` them",

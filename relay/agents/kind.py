@@ -6,6 +6,7 @@ render ─── NativeEvent, Reply → what the hook prints
 reader, failure, usage ── the lines of its transcripts → Said, Failed, Charge
 door ───── Site → Door                          its own inbox
 connect ── Run → Run                            relay's MCP server for one run
+peers ──── Site → PeerList                      its own list of sessions
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from relay.agents.usage import UsageFormat
 
 if TYPE_CHECKING:
     from relay.agents.door import Door, Site
+    from relay.agents.peers import PeerList
 
 
 class Markers(NamedTuple):
@@ -204,4 +206,8 @@ class AgentKind:
 
     def door(self, site: Site) -> Door | None:
         """Return the door of the agent at `site`, which is running; None if this kind has none."""
+        return None
+
+    def peers(self, site: Site) -> PeerList | None:
+        """Return the list in which the agent at `site` finds others; None if this kind has none."""
         return None

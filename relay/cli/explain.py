@@ -137,6 +137,10 @@ def run(args: argparse.Namespace) -> int:
             print(f"Its {what}: {visible(answer[key])}.")
     if answer.get("mcp"):
         print("It has relay's tools (`relay mcp`).")
+    if "peers" in answer:
+        why, agents = visible(answer["peers_closed"]), count(answer["peers"], "agent")
+        shown = f"relay adds nobody to it, because {why}" if why else f"{agents} of its team"
+        print(f"Its own list of sessions: {shown}.")
     if answer.get("rules"):
         print(f"Rules of hooks.json files: {answer['rules']}.")
     if answer.get("waiting"):

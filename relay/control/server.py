@@ -1,7 +1,8 @@
 """The control socket: serves the requests of other processes.
 
 One JSON object per line, each way: the answer to `{"op": "info"}` is `{"info": {...}}`; an error is
-`{"error": MESSAGE, "type": CLASS}`. `{"op": "hook"}` has an answer in two parts (relay.agents.hook_client).
+`{"error": MESSAGE, "type": CLASS}`. `{"op": "hook"}` has an answer in two parts (relay.agents.hook_client); a
+line of an agent's own protocol (relay.features.peers) has none.
 
 The shim holds the socket (relay.shim), so requests wait while there is no session.
 
@@ -209,7 +210,8 @@ class ControlServer:
                 request = Request(*sent, connection)
                 answer = await self._answer(request)
                 try:
-                    await send(channel, answer)
+                    if answer:
+                        await send(channel, answer)
                 except OSError:
                     connection.settled(ReplyOutcome.UNSENT)
                     raise

@@ -61,6 +61,7 @@ FOLLOWS = 30.0
 
 EFFECTS = {
     "send": "`relay messages --from {}` lists its messages",
+    "say": "`relay messages --from {}` lists its messages",
     "answer": "`relay answer {}` shows what it asks now",
     "join": "`relay channels` lists the members",
     "leave": "`relay channels` lists the members",

@@ -87,6 +87,8 @@ class Requests:
 
     async def answer(self, request: Request) -> Answer:
         """Run the operation that `request` names. Raise UsageError if unknown, NotAllowed if forbidden."""
+        if "type" in request.fields:  # a line of the protocol in which an agent writes to those in its list
+            request.fields.setdefault("op", "peer")
         operation = str(request.fields.get("op"))
         method = self._operations.get(operation)
         if method is None:

@@ -53,6 +53,7 @@ from relay.features.native_hooks import NativeHooks
 from relay.features.notices import Notices
 from relay.features.onboarding import Onboarding
 from relay.features.orphans import Orphans
+from relay.features.peers import Peers
 from relay.features.recorder import Recorder
 from relay.features.rule_runner import RuleRunner
 from relay.features.sender import MessageSender
@@ -208,14 +209,29 @@ def _native(core: Core) -> NativeHooks:
     )
 
 
-def _door(core: Core) -> Door:
-    """Return the agent's door; it is asked for once the agent's hooks report."""
+def _site(core: Core) -> Site:
     started = core.started
     own = Lineage(started.pty.pid, started.pty.leader, os.getpid())
-    site = Site(
+    return Site(
         started.env, started.bridge_dir, started.socket, lambda pid: bool(own.through(ancestors(pid)))
     )
-    return kinds.find(started.bridge).door(site) or NoDoor(site)
+
+
+def _door(core: Core) -> Door:
+    """Return the agent's door; it is asked for once the agent's hooks report."""
+    site = _site(core)
+    return kinds.find(core.started.bridge).door(site) or NoDoor(site)
+
+
+def _peers(core: Core) -> Peers:
+    return Peers(
+        core.bus,
+        core.journal,
+        core.session,
+        core.started.home,
+        kinds.find(core.started.bridge).peers(_site(core)),
+        shows=core.setup.settings.peers == "auto",
+    )
 
 
 def _own_record(core: Core) -> Feature | None:
@@ -585,6 +601,7 @@ FEATURES: dict[str, Factory] = {
     "bounds": _supervised(_bounds),
     "sender": lambda core: MessageSender(core.bus, core.journal, core.session),
     "mailbox": lambda core: Mailbox(core.bus, core.tasks, core.journal, lambda: core.agent.view.verdict),
+    "peers": _peers,
     "bus": _bus_connection,
     "injector": lambda core: Injector(
         core.bus,

@@ -20,9 +20,10 @@ Json = dict[str, Any]
 class Claude:
     """The fake program, named `claude`, in its own session."""
 
-    def __init__(self, relay: Relay, name: str = "Ann") -> None:
+    def __init__(self, relay: Relay, name: str = "Ann", *, team: str = "default") -> None:
         self.relay = relay
         self.name = name
+        self.team = team
         self.folder = relay.home / f"agent {name}"
         self.folder.mkdir()
         self.program = self.folder / "claude"
@@ -42,6 +43,8 @@ class Claude:
             "-d",
             "-n",
             self.name,
+            "-t",
+            self.team,
             *options,
             "--",
             self.program,
@@ -54,7 +57,7 @@ class Claude:
 
     @property
     def socket(self) -> Path:
-        return self.relay.home / "run" / "sessions" / "default" / f"{self.name.lower()}.sock"
+        return self.relay.home / "run" / "sessions" / self.team / f"{self.name.lower()}.sock"
 
     @property
     def settings(self) -> Path:
@@ -78,6 +81,14 @@ class Claude:
     def calls(self) -> list[Json]:
         path = self.folder / "called"
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    def write(self, name: str, frame: Json) -> str:
+        """Have it send `frame` to the session called `name` in its list; return what came back."""
+        wrote = self.folder / "wrote"
+        wrote.unlink(missing_ok=True)
+        self._pull({"write": name, "frame": frame})
+        wait_until(lambda: wrote.exists() and wrote.read_text().endswith("\n"))
+        return str(json.loads(wrote.read_text()))
 
     def print(self, text: str) -> None:
         self._pull({"print": text})

@@ -8,8 +8,11 @@ FOLDER/pulled      what to do; removed once read:
                        {"fire": EVENT, "payload": {...}} calls the hooks; a text is passed to them unchanged;
                        "below": true makes a child process call them, as another agent in its shell would
                        {"print": TEXT}, {"exit": CODE}
+                       {"write": NAME, "frame": {...}} sends the frame to the session of that name in its list
 FOLDER/strings     a datagram socket: on each datagram, the agent does what FOLDER/pulled says
 FOLDER/called      one JSON line per call: {"event", "command", "stdout", "stderr", "code"}
+AGENT_PROTOCOL     the protocol in its record in the list of sessions; unset: it has no list
+FOLDER/wrote       one JSON text per frame: what came back until the connection was closed, or why it failed
 """
 
 # ruff: noqa: E402
@@ -62,6 +65,30 @@ def fire(event: str, payload: dict[str, object] | str, *, below: bool = False) -
                 print(json.dumps({**row, "stderr": run.stderr.decode(), "code": run.returncode}), file=log)
 
 
+def write(name: str, frame: dict[str, object]) -> str:
+    """Write to a session as Claude Code 2.1.332 does."""
+    found = [
+        each
+        for each in map(json.loads, map(Path.read_text, sessions.glob("*.json")))
+        if each.get("name") == name
+    ]
+    try:
+        with socket.socket(socket.AF_UNIX) as peer:
+            peer.settimeout(5)
+            peer.connect(found[0]["messagingSocketPath"])
+            peer.sendall(json.dumps(frame).encode() + b"\n")
+            peer.shutdown(socket.SHUT_WR)
+            return peer.makefile().read()
+    except (OSError, IndexError) as error:
+        return f"failed: {error}"
+
+
+sessions = Path(os.environ.get("CLAUDE_CONFIG_DIR", folder), "sessions")
+if "AGENT_PROTOCOL" in os.environ:
+    sessions.mkdir(parents=True, exist_ok=True)
+    own = {"pid": os.getpid(), "messagingSocketPath": str(folder / "inbox"), "pidDomain": "linux:here"}
+    own |= {"peerProtocol": int(os.environ["AGENT_PROTOCOL"]), "version": "2.1.332", "name": folder.name}
+    (sessions / f"{os.getpid()}.json").write_text(json.dumps(own))
 (folder / "arguments").write_text(json.dumps(arguments))
 strings = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
 (folder / "strings").unlink(missing_ok=True)  # from an earlier run
@@ -73,6 +100,9 @@ while True:
     match pulled:
         case {"fire": event, "payload": payload}:
             fire(event, payload, below=pulled.get("below", False))
+        case {"write": name, "frame": frame}:
+            with open(folder / "wrote", "a") as log:
+                print(json.dumps(write(name, frame)), file=log)
         case {"print": text}:
             print(text, end="", flush=True)
         case {"exit": code}:

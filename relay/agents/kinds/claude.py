@@ -48,6 +48,7 @@ from relay.errors import ConfigError
 
 if TYPE_CHECKING:
     from relay.agents.door import Door, Site
+    from relay.agents.peers import PeerList
 
 FLAG = "--settings"
 
@@ -134,14 +135,17 @@ class Claude(AgentKind):
     def parse(self, event: str, payload: bytes | str) -> NativeEvent | None:
         """Return the event; a prompt that another session has sent comes without its envelope."""
         found = super().parse(event, payload)
-        if found is None or not (envelope := _ENVELOPE.search(found.prompt)):
-            return found
-        return replace(found, prompt=envelope[1])
+        return None if found is None else replace(found, prompt=without_envelope(found.prompt))
 
     def door(self, site: Site) -> Door:
         from relay.agents.kinds._claude_door import ClaudeDoor  # not before an agent runs
 
         return ClaudeDoor(site)
+
+    def peers(self, site: Site) -> PeerList:
+        from relay.agents.kinds._claude_peers import ClaudePeers
+
+        return ClaudePeers(site)
 
     def reader(self) -> LineReader:
         return _said
@@ -169,6 +173,12 @@ class Claude(AgentKind):
 
     def subagent_folder(self, transcript: Path, session: str) -> Path:
         return transcript.with_suffix("") / "subagents"
+
+
+def without_envelope(text: str) -> str:
+    """Return what another session has written, without the envelope around it."""
+    envelope = _ENVELOPE.search(text)
+    return text if envelope is None else envelope[1]
 
 
 def folder_of(env: Mapping[str, str]) -> Path:

@@ -36,6 +36,7 @@ from relay.errors import ConfigError
 
 if TYPE_CHECKING:
     from relay.agents.door import Door, Site
+    from relay.agents.peers import PeerList
 
 INBOUND = "crossSessionInbound"
 """The setting, below `agents`, for messages of other sessions: accept, hold or refuse."""
@@ -102,6 +103,11 @@ class Qwen(AgentKind):
         from relay.agents.kinds._qwen_door import QwenDoor
 
         return QwenDoor(site)
+
+    def peers(self, site: Site) -> PeerList:
+        from relay.agents.kinds._qwen_peers import QwenPeers
+
+        return QwenPeers(site)
 
     def reader(self) -> LineReader:
         return _Messages().read
