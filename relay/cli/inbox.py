@@ -151,8 +151,7 @@ def _say(args: argparse.Namespace, item: Item, *, done: bool) -> None:
         print(printable_json({**item.public(), "done": done}), flush=True)
         return
     clock = time.strftime("%H:%M:%S", time.localtime(None if done else item.since))
-    what = f"done: {item.title}" if done else f"{item.title}: {item.text}. `{item.next}`"
-    print(one_line(f"{clock} {what}", None), flush=True)
+    print(f"{clock} done: {one_line(item.title, None)}" if done else f"{clock} {item.line}", flush=True)
 
 
 def _test(home: Home, args: argparse.Namespace) -> int:

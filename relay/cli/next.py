@@ -21,7 +21,6 @@ from relay.control.sessions import live
 from relay.home import Home
 from relay.messaging.user_inbox import Item, number_of_unread, unread_sentence
 from relay.names import key
-from relay.text import one_line
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -58,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
 def _explain(waiting: list[Item], unread: int) -> None:
     failed = [each for each in waiting if each.kind in inbox.ATTACH]
     for each in failed:
-        print(f"{each.name} {one_line(each.text, None)}. `{each.next}`", file=sys.stderr)
+        print(each.line, file=sys.stderr)
     print("No running agent needs you." if failed else "No agent needs you.", file=sys.stderr)
     if unread:
         print(unread_sentence(unread), file=sys.stderr)

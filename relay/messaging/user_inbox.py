@@ -17,7 +17,7 @@ from relay import names
 from relay.backoff import Backoff
 from relay.dataclass import asdict, dataclass
 from relay.errors import NoSuchMessage
-from relay.text import count
+from relay.text import count, one_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -85,20 +85,29 @@ CREATE TABLE pushes (
     at REAL NOT NULL,                  -- the last attempt
     due REAL,                          -- the next one; NULL: there is none
     PRIMARY KEY (item, sink)) WITHOUT ROWID;
+-- The other columns are those of the row with the least or greatest place (SQLite, "bare columns").
 CREATE VIEW inbox AS
-    SELECT id, kind, team, name, since, text, read, quiet, '' AS receiver, 1 AS number
+    SELECT id, kind, team, group_concat(name, ', ') AS name, since, text, read, quiet, name AS owner,
+        '' AS receiver, 1 AS number, min(rowid) AS place
         FROM items WHERE done IS NULL
-    UNION ALL SELECT id, 'message', team, sender, time, body, 0, 0, '', 1 FROM messages WHERE {_MESSAGE}
-    UNION ALL SELECT id, 'runaway', team, sender, min(time), body, min(seen), 0, recipient, count(*)
-        FROM messages WHERE {_RUNAWAY} GROUP BY team, sender_key
-    UNION ALL SELECT id, 'undelivered', team, sender, max(time), ifnull(detail, state), 0,
-        sender_key <> '{names.key(names.PERSON)}', recipient, count(*)
+        GROUP BY team, kind, text, iif(kind = 'configuration', '', key)
+    UNION ALL SELECT id, 'message', team, sender, time, body, 0, 0, sender, '', 1, place
+        FROM messages WHERE {_MESSAGE}
+    UNION ALL SELECT id, 'runaway', team, sender, time, body, total(NOT seen) = 0, 0, sender, recipient,
+        count(*), min(place) FROM messages WHERE {_RUNAWAY} GROUP BY team, sender_key
+    UNION ALL SELECT id, 'undelivered', team, sender, time, ifnull(detail, state), 0,
+        sender_key <> '{names.key(names.PERSON)}', sender, recipient, count(*), max(place)
         FROM messages WHERE {_UNDELIVERED} GROUP BY team, sender_key, to_key;
 """
 
 INDEXES = f"""CREATE INDEX messages_undelivered ON messages (team, sender_key, to_key) WHERE {_UNDELIVERED};
 CREATE INDEX items_open ON items (team, key, kind) WHERE done IS NULL;
 """
+
+_SAME_ITEM = (
+    "(team, kind, text) = (SELECT team, kind, text FROM items WHERE id = ?) "
+    "AND (id = ? OR kind = 'configuration')"
+)
 
 _ITEM = "id, kind, name, team, since, text, read, receiver, number"
 
@@ -131,7 +140,12 @@ class Item:
     @property
     def title(self) -> str:
         """What it is, in a few words, with the name of the agent."""
-        return f"{self.name} {_TITLES.get(self.kind, 'has a notice for you')}"
+        return f"{one_line(self.name, None)} {_TITLES.get(self.kind, 'has a notice for you')}"
+
+    @property
+    def line(self) -> str:
+        """All of it, in one line."""
+        return f"{self.title}: {one_line(self.text, None).rstrip('.')}. `{self.next}`"
 
     def public(self) -> dict[str, Any]:
         """Return the JSON object of `relay inbox --json`."""
@@ -173,7 +187,8 @@ def item(
     number: int = 1,
 ) -> Item:
     """Return the item in a row of the view. receiver, number: of the messages in it."""
-    command = _NEXT.get(kind, "inbox show {id}").format(name=name, id=id[:8])
+    first = name.partition(",")[0]  # several have the same mistake in their configuration
+    command = _NEXT.get(kind, "inbox show {id}").format(name=first, id=id[:8])
     if kind == "runaway":
         text = f"{count(number, 'message')} held"
     elif kind == "undelivered":
@@ -295,12 +310,12 @@ class UserInbox:
             state = f"UPDATE messages SET state = 'read', told = 'read' WHERE id = ? AND {_MESSAGE}"
             self._db.write(state, item.id)
         else:
-            self._db.write("UPDATE items SET read = 1 WHERE id = ?", item.id)
+            self._db.write(f"UPDATE items SET read = 1 WHERE {_SAME_ITEM}", item.id, item.id)
 
     def done(self, item: Item) -> None:
         """Take `item` off the list; messages that are held stay on it, read, until they are released."""
         self.read(item)
-        self._end("id = ?", item.id)
+        self._end(_SAME_ITEM, item.id, item.id)
 
     def next_push(
         self, sink: str, agent: tuple[str, str] | None = None, *, settled: bool = False
@@ -310,7 +325,7 @@ class UserInbox:
         agent: only an item of this team and agent. settled: it need not have waited for SETTLES.
         """
         now = self._db.now()
-        which = "team = ? AND name = ? COLLATE NOCASE" if agent else "1"
+        which = "team = ? AND owner = ? COLLATE NOCASE" if agent else "1"
         query = (
             f"SELECT {_ITEM} FROM inbox LEFT JOIN pushes ON item = id AND sink = ? WHERE NOT read "
             f"AND NOT quiet AND (item IS NULL AND since <= ? OR due <= ?) AND {which} ORDER BY since LIMIT 1"
