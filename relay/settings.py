@@ -152,7 +152,7 @@ class Settings:
     on_hangup: str = _setting(
         "detach",
         "when the terminal that started an agent is closed, or its SSH connection is lost, `detach`: an "
-        "agent with conversations (Claude Code, Codex, ...) keeps running; a desktop notification says so, "
+        "agent with conversations (Claude Code, Codex, ...) keeps running; your inbox says so, "
         "and `relay attach NAME` brings it back; `end`: it gets SIGHUP, as without relay. Plain programs, "
         "and agents whose input or output is redirected, always get it",
         choices=("detach", "end"),

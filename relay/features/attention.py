@@ -134,9 +134,10 @@ class Attention:
         kind = "other" if before.kind is None else str(before.kind)
         lines = question.drawn(self._terminal) or before.lines or (before.reason,)
         self._bus.publish(Prompting(kind=kind, text="\n".join(lines)))
-        # What stands above a one-line question may be anything.
-        asked = lines if question.on(self._terminal).selected else lines[-1:]
-        self._bus.publish(AddItem("question", "\n".join(asked), quiet=self._quiet))
+        asked = question.on(self._terminal)
+        if asked.options and not asked.selected:  # what stands above a one-line question may be anything
+            lines = asked.lines[-1:]
+        self._bus.publish(AddItem("question", "\n".join(lines), quiet=self._quiet))
 
 
 class _Escalating:

@@ -145,7 +145,8 @@ class Item:
     @property
     def line(self) -> str:
         """All of it, in one line."""
-        return f"{self.title}: {one_line(self.text, None).rstrip('.')}. `{self.next}`"
+        text = one_line(self.text, None)
+        return f"{self.title}: {text}{'' if text[-1:] in '.?!' else '.'} `{self.next}`"
 
     def public(self) -> dict[str, Any]:
         """Return the JSON object of `relay inbox --json`."""
