@@ -44,7 +44,7 @@ def settle(home: Home, ledger: Ledger) -> None:
     for each in ledger.user_inbox.items():
         if each.kind == "failed" and not is_held(home.agent_lock(each.team, each.name)):
             record = Records(home).get(each.team, each.name)
-            if record is None or record.wanted != "up" or record.phase is not Phase.FAILED:
+            if record is None or record.wanted != "up" or record.phase not in {Phase.FAILED, Phase.HELD}:
                 ledger.user_inbox.end(each.team, each.name, "failed")
 
 

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TypeVar
 
 from relay.clock import until_tick
-from relay.errors import RelayError
+from relay.errors import LedgerAway, RelayError
 from relay.eventbus import EventBus, answers, handles
 from relay.lifecycle import Identity, SessionSettling
 from relay.messaging import sinks
@@ -36,6 +36,9 @@ COUNT_EVERY = 5.0
 
 PUSH_EVERY = 15.0
 """Seconds between two looks for items that other processes have added, or whose push is to be repeated."""
+
+LEDGER_RETRY = 0.2
+"""Seconds between two attempts to write to a ledger that is locked, or being opened."""
 
 LAST_WORDS = 3.0
 """Seconds that an ending session waits for the ledger, and for the sinks: its last item says how the agent
@@ -103,8 +106,7 @@ class InboxWriter:
                 async with asyncio.timeout(until_tick(COUNT_EVERY) if self._watched else None):
                     job = await self._jobs.get()
             try:
-                await _ledger(self._bus, job)
-                unread = await _ledger(self._bus, UserInbox.unread)
+                unread = await self._write(job)
             except RelayError:
                 continue  # reported by the connection, which publishes ClientOpened when it is over
             finally:
@@ -113,6 +115,15 @@ class InboxWriter:
             if unread != self._unread:
                 self._unread = unread
                 self._bus.publish(UnreadCounted(unread))
+
+    async def _write(self, job: Callable[[UserInbox], object]) -> int:
+        """Run `job`, as soon as the ledger is not locked; return the number of unread items."""
+        while True:
+            try:
+                await _ledger(self._bus, job)
+                return await _ledger(self._bus, UserInbox.unread)
+            except LedgerAway:
+                await asyncio.sleep(LEDGER_RETRY)
 
     @answers(SessionSettling)
     async def settle(self, _: SessionSettling, __: object) -> None:

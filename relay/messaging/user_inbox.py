@@ -329,7 +329,8 @@ class UserInbox:
         which = "team = ? AND owner = ? COLLATE NOCASE" if agent else "1"
         query = (
             f"SELECT {_ITEM} FROM inbox LEFT JOIN pushes ON item = id AND sink = ? WHERE NOT read "
-            f"AND NOT quiet AND (item IS NULL AND since <= ? OR due <= ?) AND {which} ORDER BY since LIMIT 1"
+            f"AND NOT quiet AND (item IS NULL AND since <= ? OR due <= ?) AND {which} "
+            "ORDER BY kind = 'message', since LIMIT 1"
         )
         values = (sink, now - (0.0 if settled else SETTLES), now, *(_keys(*agent) if agent else ()))
         if not self._db.rows(query, *values):  # without the lock for writing: most calls find nothing
