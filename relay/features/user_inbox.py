@@ -12,6 +12,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
+from relay import names
 from relay.clock import until_tick
 from relay.errors import LedgerAway, RelayError
 from relay.eventbus import EventBus, answers, handles
@@ -59,9 +60,9 @@ class InboxWriter:
         self._redactor = redactor
         self._its = (session.team, session.name)
         self._waiting: list[AddItem] = []  # what waits, for a ledger that is opened later
-        self._jobs: asyncio.Queue[Callable[[UserInbox], None]] = asyncio.Queue()
+        self._jobs: asyncio.Queue[Callable[[UserInbox], object]] = asyncio.Queue()
         self._watched = False
-        self._unread = 0
+        self._unread = -1  # not counted yet
 
     @handles(AddItem)
     def add(self, event: AddItem) -> None:
@@ -97,20 +98,22 @@ class InboxWriter:
     @handles(AttachmentChanged)
     def attached(self, event: AttachmentChanged) -> None:
         self._watched = event.watched
+        if event.watched:
+            self._jobs.put_nowait(UserInbox.unread)
 
     async def run(self) -> None:
         """Write what comes, and count what is unread, until cancelled."""
         while True:
-            job: Callable[[UserInbox], object] = UserInbox.unread
+            job = None
             with suppress(TimeoutError):
                 async with asyncio.timeout(until_tick(COUNT_EVERY) if self._watched else None):
                     job = await self._jobs.get()
             try:
-                unread = await self._write(job)
+                unread = await self._write(job or UserInbox.unread)
             except RelayError:
                 continue  # reported by the connection, which publishes ClientOpened when it is over
             finally:
-                if job is not UserInbox.unread:
+                if job is not None:
                     self._jobs.task_done()
             if unread != self._unread:
                 self._unread = unread
@@ -155,9 +158,10 @@ class Pusher:
         if not event.quiet:
             self._news.set()
 
-    @handles(MessageExchanged, UnreadCounted)
-    def sent(self, _: object) -> None:
-        self._news.set()
+    @handles(MessageExchanged)
+    def sent(self, event: MessageExchanged) -> None:
+        if names.same(event.message.to, names.PERSON):
+            self._news.set()
 
     async def run(self) -> None:
         while True:

@@ -70,8 +70,9 @@ class WindowTitle:
 
     @handles(UnreadCounted)
     def unread(self, event: UnreadCounted) -> None:
-        self._unread, self._stale = event.number, True
-        self._update()
+        if event.number != self._unread:
+            self._unread, self._stale = event.number, True
+            self._update()
 
     def _update(self) -> None:
         if not (self._stale and self._watched):
