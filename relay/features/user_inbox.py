@@ -38,6 +38,9 @@ COUNT_EVERY = 5.0
 PUSH_EVERY = 15.0
 """Seconds between two looks for items that other processes have added, or whose push is to be repeated."""
 
+MOST = 100
+"""The newest items of an agent that are kept for a ledger that is opened later."""
+
 LEDGER_RETRY = 0.2
 """Seconds between two attempts to write to a ledger that is locked, or being opened."""
 
@@ -67,21 +70,17 @@ class InboxWriter:
     @handles(AddItem)
     def add(self, event: AddItem) -> None:
         self._forget(event.kind, None if event.kind in SINGLE else event.text)
-        self._waiting.append(event)
+        self._waiting = [*self._waiting, event][-MOST:]
         self._put(event)
 
     @handles(EndItem)
     def end(self, event: EndItem) -> None:
-        if self._forget(event.kind, event.text):
-            text = None if event.text is None else self._redactor.redact(event.text)
-            self._jobs.put_nowait(lambda inbox: inbox.end(*self._its, event.kind, text))
+        self._forget(event.kind, event.text)
+        text = None if event.text is None else self._redactor.redact(event.text)
+        self._jobs.put_nowait(lambda inbox: inbox.end(*self._its, event.kind, text))
 
-    def _forget(self, kind: str, text: str | None) -> bool:
-        """Return True if such an item was waiting."""
-        kept = [each for each in self._waiting if each.kind != kind or text not in {None, each.text}]
-        forgotten = len(kept) < len(self._waiting)
-        self._waiting = kept
-        return forgotten
+    def _forget(self, kind: str, text: str | None) -> None:
+        self._waiting = [each for each in self._waiting if each.kind != kind or text not in {None, each.text}]
 
     def _put(self, item: AddItem) -> None:
         text = self._redactor.redact(item.text)
