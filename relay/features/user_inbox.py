@@ -44,6 +44,9 @@ MOST = 100
 LEDGER_RETRY = 0.2
 """Seconds between two attempts to write to a ledger that is locked, or being opened."""
 
+WRITTEN = 0.3
+"""Seconds allowed until an item is in the ledger, from where it is pushed."""
+
 LAST_WORDS = 3.0
 """Seconds that an ending session waits for the ledger, and for the sinks: its last item says how the agent
 ended."""
@@ -167,8 +170,8 @@ class Pusher:
             with suppress(TimeoutError):
                 async with asyncio.timeout(until_tick(PUSH_EVERY)):
                     await self._news.wait()
-                    await asyncio.sleep(SETTLES)
-            self._news.clear()
+                self._news.clear()  # what comes now gets a wait of its own
+                await asyncio.sleep(SETTLES + WRITTEN)
             await self._push_all()
 
     @answers(SessionSettling)

@@ -112,7 +112,7 @@ class MessagingClient:
             else:
                 ledger.registry.register(team, name)
             ledger.inbox.recover(team, name, in_hand)
-            ledger.user_inbox.end(team, name)  # the session adds again what still waits
+            ledger.user_inbox.begin(team, name, begins=begins)
             ledger.prune()
             return ledger.origin
 

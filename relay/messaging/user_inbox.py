@@ -37,7 +37,7 @@ SINGLE = frozenset({"question", "failed", "held", "escalation"})
 LASTING = frozenset({"failed", "notice"})
 """The kinds whose items outlast their agent."""
 
-SAME = 60.0
+SAME = 15.0
 """Seconds within which an item that is added again is the same: a dialog is redrawn, a session replaced."""
 
 NOTICES = 20
@@ -259,6 +259,16 @@ class UserInbox:
                 own = "team = ? AND key = ? AND kind = ?"
                 newest = f"SELECT id FROM items WHERE {own} ORDER BY since DESC, rowid DESC LIMIT {NOTICES}"
                 self._end(f"{own} AND id NOT IN ({newest})", *its, *its)
+
+    def begin(self, team: str, name: str, *, begins: bool) -> None:
+        """End what earlier sessions have added, except notices: the session adds again what still waits.
+
+        begins: its agent was just started, so that nothing is the same.
+        """
+        self.end(team, name)
+        if begins:
+            was = "UPDATE items SET done = min(done, ?) WHERE team = ? AND key = ? AND done > ?"
+            self._db.write(was, before := self._db.now() - SAME, *_keys(team, name), before)
 
     def end(self, team: str, name: str, kind: str | None = None, text: str | None = None) -> None:
         """End the agent's items of a `kind` (None: all but notices), or only the one with this `text`."""

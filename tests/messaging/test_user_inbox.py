@@ -99,6 +99,16 @@ def test_what_is_added_again_soon_is_the_same_item(ledger: Ledger, clock: Clock)
     assert (only(ledger).id != first.id, only(ledger).read) == (True, False)
 
 
+def test_the_question_of_a_new_agent_is_a_new_item(ledger: Ledger) -> None:
+    for begins in (False, True):
+        add(ledger, "question")
+        before = only(ledger)
+        ledger.user_inbox.begin(TEAM, "Bob", begins=begins)
+        assert shown(ledger) == []
+        add(ledger, "question")
+        assert (only(ledger).id != before.id) == begins
+
+
 def test_ending_a_kind_leaves_the_others(ledger: Ledger) -> None:
     for kind, text in (("question", "a"), ("configuration", "b"), ("configuration", "c"), ("notice", "d")):
         add(ledger, kind, text)
