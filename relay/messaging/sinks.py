@@ -91,7 +91,7 @@ def _is_secret(value: str) -> None:
 
 def _consistent(given: dict[str, Any], spot: Spot) -> dict[str, Any]:
     if given.get("webhook_url") and not given.get("webhook_secret"):
-        spot.wrong(
+        spot.at("webhook_url").wrong(
             "webhook_url needs a webhook_secret, by which its receiver knows that relay has sent an item."
         )
     return given

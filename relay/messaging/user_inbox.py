@@ -91,11 +91,11 @@ CREATE VIEW inbox AS
         '' AS receiver, 1 AS number, min(rowid) AS place
         FROM items WHERE done IS NULL
         GROUP BY team, kind, text, iif(kind = 'configuration', '', key)
-    UNION ALL SELECT id, 'message', team, sender, time, body, 0, 0, sender, '', 1, place
+    UNION ALL SELECT id, 'message', team, sender, accepted, body, 0, 0, sender, '', 1, place
         FROM messages WHERE {_MESSAGE}
-    UNION ALL SELECT id, 'runaway', team, sender, time, body, total(NOT seen) = 0, 0, sender, recipient,
+    UNION ALL SELECT id, 'runaway', team, sender, accepted, body, total(NOT seen) = 0, 0, sender, recipient,
         count(*), min(place) FROM messages WHERE {_RUNAWAY} GROUP BY team, sender_key
-    UNION ALL SELECT id, 'undelivered', team, sender, time, ifnull(detail, state), 0,
+    UNION ALL SELECT id, 'undelivered', team, sender, accepted, ifnull(detail, state), 0,
         sender_key <> '{names.key(names.PERSON)}', sender, recipient, count(*), max(place)
         FROM messages WHERE {_UNDELIVERED} GROUP BY team, sender_key, to_key;
 """

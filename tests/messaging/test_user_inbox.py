@@ -46,10 +46,9 @@ def add(ledger: Ledger, kind: str, text: str = "text", name: str = "Bob", **more
 def test_the_most_urgent_come_first_and_of_each_kind_the_oldest(ledger: Ledger, clock: Clock) -> None:
     kinds = [kind for kind in ORDER if kind not in {"runaway", "message", "undelivered"}]
     for kind in reversed(kinds):
-        add(ledger, kind, name="Bob")
-        clock.now += 1
-        add(ledger, kind, name="Ann")
-        clock.now += 1
+        for name in ("Bob", "Ann"):
+            add(ledger, kind, name, name)
+            clock.now += 1
     found = [(item.kind, item.name) for item in ledger.user_inbox.items()]
     assert found == [(kind, name) for kind in kinds for name in ("Bob", "Ann")]
 
@@ -76,9 +75,22 @@ def test_unread_items_are_counted_without_reading_all_messages(ledger: Ledger) -
     assert len(steps) == 4 and all("USING INDEX" in step for step in steps), steps
 
 
-def test_a_new_question_replaces_the_last_one(ledger: Ledger) -> None:
+def test_a_mistake_of_several_agents_is_one_item(ledger: Ledger) -> None:
+    for name in ("Bob", "Ann"):
+        add(ledger, "configuration", "a mistake", name)
+    item = only(ledger)
+    assert {*item.name.split(", ")} == {"Ann", "Bob"} and item.next.split()[-1] in {"Ann", "Bob"}
+    ledger.user_inbox.end(TEAM, "Bob")
+    assert only(ledger).name == "Ann"
+    add(ledger, "configuration", "a mistake", "Bob")
+    ledger.user_inbox.done(only(ledger))
+    assert shown(ledger) == []
+
+
+def test_a_new_question_replaces_the_last_one(ledger: Ledger, clock: Clock) -> None:
     add(ledger, "question", "Run make?")
     add(ledger, "question", "Run ls?", name="Ann")
+    clock.now += 1
     add(ledger, "question", "Delete it?")
     assert shown(ledger) == [("question", "Run ls?"), ("question", "Delete it?")]
 
