@@ -140,7 +140,7 @@ class Item:
     @property
     def title(self) -> str:
         """What it is, in a few words, with the name of the agent."""
-        return f"{one_line(self.name, None)} {_TITLES.get(self.kind, 'has a notice for you')}"
+        return _TITLES[self.kind].format(one_line(self.name, None))
 
     @property
     def line(self) -> str:
@@ -154,15 +154,16 @@ class Item:
 
 
 _TITLES = {
-    "question": "has a question",
-    "failed": "has failed",
-    "held": "is held",
-    "escalation": "needs you",
-    "unresponsive": "does not answer",
-    "runaway": "has sent too much",
-    "message": "says to you",
-    "undelivered": "was not heard",
-    "configuration": "has a mistake in its configuration",
+    "question": "{} has a question",
+    "failed": "{} has failed",
+    "held": "{} is held",
+    "escalation": "{} needs you",
+    "unresponsive": "{} does not answer",
+    "runaway": "{} has sent too much",
+    "message": "{} says to you",
+    "undelivered": "a message from {} did not arrive",
+    "configuration": "{} has a mistake in its configuration",
+    "notice": "{} has a notice for you",
 }
 
 _NEXT = {
