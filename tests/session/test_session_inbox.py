@@ -88,8 +88,7 @@ def test_a_question_stays_the_same_item_when_the_session_is_replaced(relay: Rela
 
 
 def test_a_question_is_listed_but_not_pushed_if_the_user_wants_that(relay: Relay) -> None:
-    with (relay.home / "config" / "relay.toml").open("r+") as file:
-        file.write('on_prompt = "none"\n' + file.read())
+    settings(relay, 'on_prompt = "none"\n')
     FakeAgent(relay, "Bob").wrap().say("Overwrite it? [y/N] ", end="")
     wait_until(lambda: inbox(relay, "question"))
     with closing(Ledger(relay.home / "state" / "ledger.db")) as ledger:
