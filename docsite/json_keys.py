@@ -13,11 +13,11 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from relay.agents.rate_limits import LimitWindow
-from relay.control.inbox import Item
 from relay.control.sessions import SessionInfo
 from relay.injection.audit_log import Entry
 from relay.memory.backend import Memory
 from relay.message import Message
+from relay.messaging.user_inbox import Item
 from relay.supervision.accounts import AccountHold
 
 _LINE = re.compile(r"^(\w+(?:, \w+)*): +(.+?)\.?$", re.MULTILINE)
@@ -112,8 +112,8 @@ OUTPUTS = (
     ),
     Output(
         ("inbox",),
-        "A list, the most urgent first. `show` prints the message's object, and `done` a list of them, as "
-        "`relay messages` does.",
+        "A list, the most urgent first. `show` prints the item's object, and `done` a list of those that are "
+        "done. `--follow` prints one object per line, with `done`: whether it no longer waits.",
         of(Item),
     ),
     Output(

@@ -28,25 +28,9 @@ async def notify(title: str, text: str) -> str:
         return "CI machines have no desktop"
     if sys.platform == "linux" and not _has_bus():
         return "there is no desktop here: no D-Bus session bus"
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-I",
-        __file__,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
-        async with asyncio.timeout(TIMEOUT):
-            _, printed = await process.communicate(json.dumps([title, text]).encode())
-    except TimeoutError:
-        return "the desktop did not answer"
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    last = printed.decode(errors="replace").strip().rpartition("\n")[2]
-    return (last or f"exit code {process.returncode}") if process.returncode else ""
+    from relay.side_process import run  # not at the top: -I may hide relay's package from this file
+
+    return await run([sys.executable, "-I", __file__], json.dumps([title, text]), TIMEOUT)
 
 
 def _has_bus() -> bool:

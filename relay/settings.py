@@ -22,8 +22,9 @@ from relay.values import TEXT, Spot, ValueKind, checked, choice, parse_toml, pla
 
 FILE = "relay.toml"
 
-TABLES = ("fleet", "defaults", "agents", "memory")
-"""The tables of relay.toml, which relay.supervision.fleet_file and relay.memory.config read."""
+TABLES = ("fleet", "defaults", "agents", "memory", "inbox")
+"""The tables of relay.toml, which relay.supervision.fleet_file, relay.memory.config and relay.messaging.sinks
+read."""
 
 
 def _is_prefix(value: str) -> bool:
@@ -139,8 +140,8 @@ class Settings:
     )
     on_prompt: str = _setting(
         "escalate",
-        "when an agent needs a decision, `escalate`: notify you with the bell, the title and a desktop "
-        "notification; `none`",
+        "when an agent needs a decision, `escalate`: notify you with the bell, the title and the sinks of "
+        "your inbox, such as the desktop; `none`: only list it in `relay inbox`",
         choices=("escalate", "none"),
     )
     title: str = _setting(
@@ -164,7 +165,7 @@ class Settings:
     on_hangup: str = _setting(
         "detach",
         "when the terminal that started an agent is closed, or its SSH connection is lost, `detach`: an "
-        "agent with conversations (Claude Code, Codex, ...) keeps running; a desktop notification says so, "
+        "agent with conversations (Claude Code, Codex, ...) keeps running; your inbox says so, "
         "and `relay attach NAME` brings it back; `end`: it gets SIGHUP, as without relay. Plain programs, "
         "and agents whose input or output is redirected, always get it",
         choices=("detach", "end"),

@@ -23,18 +23,19 @@ import argparse
 import os
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 from relay import names
 from relay.cli.agent_state import COLOURS, duration, state
 from relay.cli.arguments import add_team
 from relay.cli.output import print_list
-from relay.control import inbox
 from relay.control.ended import ended
 from relay.control.needs import need
 from relay.control.sessions import SessionInfo, claims, live
 from relay.errors import UsageError
 from relay.home import Home
+from relay.messaging.user_inbox import number_of_unread, unread_sentence
 from relay.supervision.records import Records
 from relay.text import one_line
 
@@ -63,7 +64,8 @@ def run(args: argparse.Namespace) -> int:
         from relay.cli.watch import watch
 
         coloured = not os.environ.get("NO_COLOR")
-        return watch(lambda: listed(args), args.interval, coloured=coloured)
+        unread = partial(number_of_unread, Home.from_env().ledger, args.team)
+        return watch(lambda: listed(args), args.interval, unread, coloured=coloured)
     where = f" in team {args.team}" if args.team else ""
     print_list(
         args,
@@ -76,8 +78,8 @@ def run(args: argparse.Namespace) -> int:
     )
     if args.json or "RELAY_SESSION" in os.environ:
         return 0
-    if messages := inbox.summary(Home.from_env(), args.team):
-        print(messages, file=sys.stderr)
+    if number := number_of_unread(Home.from_env().ledger, args.team):
+        print(unread_sentence(number), file=sys.stderr)
     return 0
 
 

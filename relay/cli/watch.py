@@ -27,10 +27,13 @@ _FROM = {"TEAM": 60, "COST": 90, "AGENT": 100, "TOKENS": 110}  # least terminal 
 _LAST_LINE = 300  # characters of the last line to consider
 
 
-def watch(look: Callable[[], list[SessionInfo]], interval: float, *, coloured: bool) -> int:
+def watch(
+    look: Callable[[], list[SessionInfo]], interval: float, unread: Callable[[], int], *, coloured: bool
+) -> int:
     """Show the list until the user leaves; return the exit code: 0, or 128 plus the signal that ended it.
 
     look: lists the agents; its exceptions propagate. interval: seconds between two calls of it.
+    unread: counts what is unread in the user's inbox.
     """
     looks = Looks(look, interval)
     canvas = Canvas(0, 1)
@@ -39,7 +42,8 @@ def watch(look: Callable[[], list[SessionInfo]], interval: float, *, coloured: b
         with canvas:
             while not canvas.killed:
                 sessions = looks.take()
-                canvas.show(frame(sessions, time.time(), *canvas.size, coloured=coloured), None)
+                shown = frame(sessions, time.time(), *canvas.size, coloured=coloured, unread=unread())
+                canvas.show(shown, None)
                 for key in canvas.keys(min(_TICK, interval), looks.news):
                     if key in {"q", "ctrl-]"}:
                         return 0
@@ -96,16 +100,25 @@ class Looks(threading.Thread):
 
 
 def frame(
-    sessions: Sequence[SessionInfo] | None, now: float, columns: int, rows: int, *, coloured: bool
+    sessions: Sequence[SessionInfo] | None,
+    now: float,
+    columns: int,
+    rows: int,
+    *,
+    coloured: bool,
+    unread: int = 0,
 ) -> list[str]:
-    """Return at most `rows` rows of `columns` columns. now: since the epoch. sessions: None if unknown."""
+    """Return at most `rows` rows of `columns` columns. now: since the epoch. sessions: None if unknown.
+
+    unread: how many items in the user's inbox are unread.
+    """
     found = by_urgency(sessions or ())
     shown = found if len(found) <= rows - 2 else found[: max(rows - 3, 1)]
     cells = [_cells(session, now) for session in shown]
     keep = _columns(found, columns)
     wide = [max(map(columns_of, column)) for column in zip(_HEADER, *cells, strict=True)]
     widths = [min(wide[at], _MOST[at]) for at in keep]
-    lines = [clip(_summary(sessions, found), columns)]
+    lines = [clip(_summary(sessions, found, unread), columns)]
     if shown:
         lines.append(clip(_row(_HEADER, keep, widths), columns))
     for session, cell in zip(shown, cells, strict=True):
@@ -124,18 +137,19 @@ def _columns(found: Sequence[SessionInfo], columns: int) -> list[int]:
     return [at for at, show in enumerate(shown) if show]
 
 
-def _summary(sessions: Sequence[SessionInfo] | None, found: Sequence[SessionInfo]) -> str:
+def _summary(sessions: Sequence[SessionInfo] | None, found: Sequence[SessionInfo], unread: int) -> str:
+    mail = f", {unread} unread: `relay inbox`" if unread else ""
     if sessions is None:
         return "looking ...   q quits"
     if not found:
-        return "No agent is running. Start one with `relay wrap COMMAND`.   q quits"
+        return f"No agent is running. Start one with `relay wrap COMMAND`{mail}.   q quits"
     asking = sum(need(session) in ATTACH for session in found)
     others = sum(need(session) in {Need.UNRESPONSIVE, Need.HELD} for session in found)
     if not asking and not others:
-        return f"{count(len(found), 'agent')}, none needs you   q quits"
+        return f"{count(len(found), 'agent')}, none needs you{mail}   q quits"
     verb = "needs" if asking + others == 1 else "need"
     command = "next" if asking else "inbox"
-    return f"{count(len(found), 'agent')}, {asking + others} {verb} you: `relay {command}`   q quits"
+    return f"{count(len(found), 'agent')}, {asking + others} {verb} you: `relay {command}`{mail}   q quits"
 
 
 def _cells(session: SessionInfo, now: float) -> tuple[str, ...]:

@@ -7,7 +7,6 @@ from collections.abc import Collection
 from pathlib import Path
 
 from relay import names
-from relay.control.needs import Need, need
 from relay.control.sessions import SessionInfo, claims, socket_of
 from relay.errors import NoSuchSession, RelayError
 from relay.home import Home
@@ -20,9 +19,6 @@ KEPT = 7 * 86400.0
 
 PLAIN = 3600.0
 """The same for an unsupervised program without a conversation, which nothing could bring back."""
-
-NEWS = 600.0
-"""Seconds for which the failure of an unsupervised agent is news."""
 
 GONE = "gone"
 """The state of an agent whose processes were killed with no session left to record it, as after a reboot."""
@@ -42,17 +38,6 @@ def ended(home: Home, live: Collection[SessionInfo], team: str | None = None) ->
             records.forget(record.team, record.name)
             continue
         found.append(as_session(home, record))
-    return found
-
-
-def news(home: Home, live: Collection[SessionInfo], team: str | None = None) -> list[SessionInfo]:
-    """Return the failed ones not stopped by the user since; unsupervised ones are news for NEWS only."""
-    records, now, found = Records(home), time.time(), []
-    for agent in ended(home, live, team):
-        record = records.get(agent.team, agent.name)
-        recent = record is not None and (record.supervised or record.at > now - NEWS)
-        if recent and agent.wanted == "up" and need(agent) is Need.FAILED:
-            found.append(agent)
     return found
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from relay.agents.markers import without_markers
 from relay.control.resuming import continued
 from relay.dataclass import dataclass, replace
-from relay.errors import HomeError, WorktreeError
+from relay.errors import HomeError, LedgerError, WorktreeError
 from relay.home import Home
 from relay.names import key
 from relay.storage.locks import open_lock, try_lock, wait_lock
@@ -21,6 +21,9 @@ from relay.supervision.restart import describe
 from relay.supervision.start import StartOutcome, start
 from relay.supervision.states import Phase
 from relay.supervision.worktree import AgentWorktree
+
+NOT_STARTED = "could not be started: "
+"""The beginning of the reason why an agent without a session has failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,7 @@ def start_agent(
         records.change(
             fleet.team, agent.name, lambda record: record.enter(Phase.HELD, time.time(), why, **held)
         )
+        _add_failure(home, fleet.team, agent.name, why)
         raise WorktreeError(why) from None
     last = None if fresh else _unfinished(home, fleet, agent)
     command = None if last is None else continued(home, last, agent.command, directory)
@@ -92,7 +96,9 @@ def start_agent(
     command_line = command or agent.command
     outcome = start(agent.name, fleet.team, command_line, directory, supervision, agent.env, options)
     if not outcome.ok and records.get(fleet.team, agent.name) is not None:
-        records.change(fleet.team, agent.name, lambda record: _failed(record, outcome, now))
+        record = records.change(fleet.team, agent.name, lambda record: _failed(record, outcome, now))
+        if record.reason.startswith(NOT_STARTED):
+            _add_failure(home, fleet.team, agent.name, record.reason)
     lost = last is not None and last.conversation is not None and command is None
     return FleetStart(outcome, resumed=command is not None, lost=lost)
 
@@ -103,7 +109,15 @@ def _failed(record: AgentRecord, outcome: StartOutcome, began: float) -> AgentRe
     if record.phase is not Phase.QUEUED:  # its session has said what happened
         return record
     why = (outcome.text or describe(outcome.code)).rstrip(".")
-    return record.enter(Phase.FAILED, time.time(), f"could not be started: {why}")
+    return record.enter(Phase.FAILED, time.time(), NOT_STARTED + why)
+
+
+def _add_failure(home: Home, team: str, name: str, why: str) -> None:
+    """Put a failed start, of which no session can tell, into the user's inbox."""
+    from relay.messaging.ledger import Ledger  # 30 ms, and rarely needed
+
+    with suppress(LedgerError), Ledger(home.ensure().ledger) as ledger:
+        ledger.user_inbox.add(team, name, "failed", why)
 
 
 def _directory(home: Home, fleet: Fleet, agent: FleetAgent, progress: Callable[[str], None]) -> Path:

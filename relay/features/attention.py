@@ -1,7 +1,7 @@
 """Brings the agent's questions, and what its supervision cannot decide, to the user's attention.
 
+    the inbox       an item until it is over; its sinks are the desktop and others (user_inbox.py)
     the terminal    bell, and a title until the question is over (window_title.py)
-    the desktop     a notification
     the bus         a message to the receiver in the settings (escalate_to)
 
 What the agent draws is untrusted: relay shows only its visible characters, and quotes it to other agents.
@@ -20,6 +20,7 @@ from relay.hooks.commands import SendMessage
 from relay.hooks.events import Prompting
 from relay.lifecycle import Describe, SessionBegan
 from relay.message import OutgoingMessage
+from relay.messaging.events import AddItem, EndItem
 from relay.state import question
 from relay.state.agent_terminal import AgentTerminal
 from relay.state.events import DialogDismissed, PromptOver, PromptSubmitted, StateChanged
@@ -29,7 +30,7 @@ from relay.storage.journal import Journal
 from relay.supervision.events import Escalate, HoldOver
 from relay.supervision.notebook import Notebook
 from relay.tasks import Tasks
-from relay.terminal.events import KeysTyped, Notify, NotifyDesktop, TitleWanted
+from relay.terminal.events import KeysTyped, Notify, TitleWanted
 from relay.terminal.shim_link import ShimLink
 from relay.text import one_line
 
@@ -47,7 +48,7 @@ MOMENT = 1.0
 is drawn, and a user who sees it may answer at once."""
 
 COOLDOWN = 10.0
-"""Seconds between two notifications, and two messages; a message to an agent costs a turn of its model."""
+"""Seconds between two messages; a message to an agent costs a turn of its model."""
 
 MAX_LINES, MAX_LINE = 12, 200
 """Lines of a question that are passed on, and characters of each."""
@@ -61,10 +62,23 @@ _Asked = tuple[str, tuple[str, ...]]
 
 
 class Attention:
-    """Publishes `prompting` when the agent asks something, and PromptOver afterwards."""
+    """Publishes `prompting` when the agent asks something, and PromptOver afterwards.
 
-    def __init__(self, bus: EventBus, journal: Journal, terminal: AgentTerminal, state: AgentState) -> None:
+    The question stands in the inbox meanwhile, and so does an error that has stopped the agent.
+    quiet: only there.
+    """
+
+    def __init__(
+        self,
+        bus: EventBus,
+        journal: Journal,
+        terminal: AgentTerminal,
+        state: AgentState,
+        *,
+        quiet: bool = False,
+    ) -> None:
         self._bus = bus
+        self._quiet = quiet
         self._journal = journal
         self._terminal = terminal
         self._state = state
@@ -90,6 +104,11 @@ class Attention:
         elif self._published:
             self._published = False
             self._bus.publish(PromptOver())
+            self._bus.publish(EndItem("question"))
+        if verdict is not None and verdict.state is Readiness.FAILED:
+            self._bus.publish(AddItem("failed", verdict.reason, quiet=self._quiet))
+        elif event.before == Readiness.FAILED:
+            self._bus.publish(EndItem("failed"))
 
     @handles(DialogDismissed)
     def dismissed(self, _: DialogDismissed) -> None:
@@ -115,6 +134,10 @@ class Attention:
         kind = "other" if before.kind is None else str(before.kind)
         lines = question.drawn(self._terminal) or before.lines or (before.reason,)
         self._bus.publish(Prompting(kind=kind, text="\n".join(lines)))
+        asked = question.on(self._terminal)
+        if asked.options and not asked.selected:  # what stands above a one-line question may be anything
+            lines = asked.lines[-1:]
+        self._bus.publish(AddItem("question", "\n".join(lines), quiet=self._quiet))
 
 
 class _Escalating:
@@ -127,9 +150,8 @@ class _Escalating:
         self._name = name
         self._to = to
 
-    def _pass_on(self, title: str, text: str, message: str, what: str) -> None:
-        """Notify the desktop of `text`, and send `message`. what: why, for the notice if that fails."""
-        self._bus.publish(NotifyDesktop(title, text))
+    def _pass_on(self, message: str, what: str) -> None:
+        """Send `message` to the receiver. what: why, for the notice if that fails."""
         if self._to and not names.same(self._to, self._name):
             self._tasks.spawn(self._send(message, what), "escalation")
 
@@ -201,7 +223,7 @@ class Escalation(_Escalating):
         what = _KINDS.get(kind, kind)
         quoted = "".join(f"\n> {line}" for line in lines)
         message = f"{self._name} waits for a decision ({what}) from the user:{quoted}"
-        self._pass_on(f"{self._name} asks: {what}", "\n".join(lines), message, "has a question")
+        self._pass_on(message, "has a question")
 
     def _is_recent(self, told: tuple[_Asked, float] | None, now: float) -> bool:
         """Return True if the current question was `told` less than REPEAT ago."""
@@ -232,13 +254,17 @@ class Alarm(_Escalating):
     @handles(SessionBegan)
     def begin(self, _: SessionBegan) -> None:
         """Continue with the escalation of an earlier session."""
-        self._unanswered = str(self._notes.read().get("what", ""))
+        notes = self._notes.read()
+        self._unanswered = str(notes.get("what", ""))
+        if self._unanswered:
+            self._bus.publish(AddItem(str(notes["kind"]), str(notes["text"])))
 
     @handles(PromptSubmitted, KeysTyped, HoldOver)
     def attended(self, _: object) -> None:
         if self._unanswered:
             self._unanswered = ""
             self._notes.remove()
+            self._bus.publish(EndItem("escalation"))
 
     @answers(Describe)
     async def describe(self, _: Describe, __: object) -> dict[str, Any] | None:
@@ -247,8 +273,9 @@ class Alarm(_Escalating):
     @handles(Escalate)
     def escalate(self, event: Escalate) -> None:
         self._unanswered = event.what.removeprefix(f"{self._name} ").rstrip(".")
-        self._notes.write({"what": self._unanswered})
         text = f"{event.what} {event.how}".rstrip()
+        self._notes.write({"what": self._unanswered, "kind": event.kind, "text": text})
         self._journal.write("escalated", kind="supervision", text=text, to=self._to or None)
-        self._bus.publish(Notify(text, "warning"))
-        self._pass_on(event.what.rstrip("."), event.how, f"{text}\nThis needs the user.", "needs you")
+        self._bus.publish(Notify(text, "warning", listed=True))
+        self._bus.publish(AddItem(event.kind, text))
+        self._pass_on(f"{text}\nThis needs the user.", "needs you")

@@ -25,6 +25,7 @@ from relay.errors import RelayError
 from relay.eventbus import EventBus, answers, handles
 from relay.injection.events import MayBegin, TryAgain
 from relay.lifecycle import Describe, SessionBegan, StopRequested
+from relay.messaging.events import AddItem, EndItem
 from relay.state.agent_terminal import AgentTerminal
 from relay.state.events import PromptSubmitted, StateChanged, TurnBegan, TurnOver
 from relay.state.readiness import Readiness
@@ -91,9 +92,11 @@ class Holds:
         self._reason = event.reason
         self._notes.write({"reason": event.reason})
         self._bus.publish(PhaseEntered(Phase.HELD, event.reason, note=f"held until you {self._way_out}"))
-        if not known:
-            what = f"{self._name} {event.reason}, and is held."
-            self._bus.publish(Escalate(what, f"To let it continue, {self._way_out}."))
+        what, how = f"{self._name} {event.reason}, and is held.", f"To let it continue, {self._way_out}."
+        if known:
+            self._bus.publish(AddItem("held", f"{what} {how}"))
+        else:
+            self._bus.publish(Escalate(what, how, "held"))
 
     @answers(MayBegin)
     async def may_begin(self, question: MayBegin, _: object) -> None:
@@ -132,6 +135,7 @@ class Holds:
         if not self._exited:
             self._bus.publish(PhaseEntered(Phase.UP))
         self._bus.publish(HoldOver())
+        self._bus.publish(EndItem("held"))
         self._bus.publish(TryAgain())
 
     @answers(Describe)

@@ -1,4 +1,6 @@
-"""Keeps notices to the user in the journal, and turns relay's own faults into notices."""
+"""Keeps notices to the user in the journal, and in the inbox until somebody has seen them; turns relay's own
+faults into notices.
+"""
 
 from __future__ import annotations
 
@@ -6,25 +8,28 @@ import asyncio
 import logging
 from typing import Any
 
-from relay import desktop_notification
+from relay.clock import TICK
 from relay.eventbus import EventBus, HandlerFailed, answers, handles
 from relay.lifecycle import Describe, SessionBegan, SessionSettling
+from relay.messaging.events import AddItem, EndItem
+from relay.messaging.user_inbox import NOTICE_DAYS
 from relay.storage.journal import Journal, WritingFailed
-from relay.tasks import TaskFailed, Tasks
+from relay.tasks import TaskFailed
 from relay.terminal.events import (
+    AttachmentChanged,
     MistakeFound,
     Notify,
-    NotifyDesktop,
     ReadingFailed,
     TerminalLost,
     WithdrawNotice,
 )
+from relay.terminal.shim_link import ShimLink
 
 MISTAKE = "internal error in relay"
 """The beginning of the notice that one of relay's own handlers has failed."""
 
-LAST_WORDS = 3.0
-"""Seconds that an ending session waits for the desktop: its last notification says how the agent ended."""
+UNSEEN = 1.0
+"""Seconds after which a notice that no terminal has shown goes into the inbox."""
 
 _log = logging.getLogger(__name__)
 
@@ -40,8 +45,8 @@ class Notices:
     def __init__(
         self,
         bus: EventBus,
-        tasks: Tasks,
         journal: Journal,
+        shim: ShimLink,
         first: tuple[str, ...],
         *,
         mistakes: tuple[str, ...] = (),
@@ -49,24 +54,28 @@ class Notices:
         noticed: frozenset[str] = frozenset(),
     ) -> None:
         self._bus = bus
-        self._tasks = tasks
         self._journal = journal
+        self._shim = shim
         self._first = first
         self._mistakes_in_force = list(mistakes)
         self._told = told
         self._noticed = noticed
         self._mistakes: set[str] = set()
-        self._showing: set[asyncio.Task[None]] = set()
+        self._unseen: dict[str, Notify] = {}  # by the line that the shim has not shown
+        self._look: asyncio.TimerHandle | None = None
 
     @handles(SessionBegan)
     def begin(self, _: SessionBegan) -> None:
+        for text in self._mistakes_in_force:
+            self._bus.publish(AddItem("configuration", text, quiet=text in self._told))
         for text in self._first:
+            notice = Notify(text, listed=text in self._mistakes_in_force)
             if text in self._noticed:
                 continue
             if text in self._told:
-                self.keep(Notify(text))
+                self._note(notice)
             else:
-                self._bus.publish(Notify(text))
+                self._bus.publish(notice)
 
     @answers(Describe)
     async def describe(self, question: Describe, _: object) -> dict[str, Any] | None:
@@ -75,15 +84,46 @@ class Notices:
     @handles(MistakeFound)
     def found(self, event: MistakeFound) -> None:
         self._mistakes_in_force.append(event.text)
+        self._bus.publish(AddItem("configuration", event.text))
 
     @handles(WithdrawNotice)
     def mended(self, event: WithdrawNotice) -> None:
         self._mistakes_in_force = [text for text in self._mistakes_in_force if text != event.text]
+        self._bus.publish(EndItem("configuration", event.text))
 
     @handles(Notify)
     def keep(self, event: Notify) -> None:
         if event.keep:
-            self._journal.write("notice", text=event.line, level=event.level, source=event.source or None)
+            self._note(event)
+            if not event.listed:
+                self._unseen[event.shown] = event
+                self._look_in(UNSEEN)
+
+    def _note(self, event: Notify) -> None:
+        self._journal.write("notice", text=event.line, level=event.level, source=event.source or None)
+
+    def _look_in(self, seconds: float) -> None:
+        if self._look is None:
+            self._look = self._bus.loop.call_later(seconds, self._look_at_unseen)
+
+    def _look_at_unseen(self) -> None:
+        """Put notices that no terminal has shown into the inbox, and take those that one has out again."""
+        self._look = None
+        pending = self._shim.notices()
+        for line, notice in [*self._unseen.items()]:
+            if line in pending:
+                lasts = NOTICE_DAYS * 86400.0
+                self._bus.publish(AddItem("notice", notice.line, notice.level == "info", lasts))
+            else:
+                del self._unseen[line]
+                self._bus.publish(EndItem("notice", notice.line))
+        if self._unseen and self._shim.state.attached:
+            self._look_in(TICK)
+
+    @handles(AttachmentChanged)
+    def attached(self, _: AttachmentChanged) -> None:
+        if self._unseen:
+            self._look_in(UNSEEN)
 
     @handles(TaskFailed)
     def task_failed(self, event: TaskFailed) -> None:
@@ -110,17 +150,8 @@ class Notices:
     def lost(self, event: TerminalLost) -> None:
         self._journal.write("terminal_lost", what=event.what)
 
-    @handles(NotifyDesktop)
-    def desktop(self, event: NotifyDesktop) -> None:
-        task = self._tasks.spawn(self._show(event.title, event.text), "a notification")
-        self._showing.add(task)
-        task.add_done_callback(self._showing.discard)
-
     @answers(SessionSettling)
     async def settle(self, _: SessionSettling, __: object) -> None:
-        if self._showing:
-            await asyncio.wait(self._showing, timeout=LAST_WORDS)
-
-    async def _show(self, title: str, text: str) -> None:
-        if why := await desktop_notification.notify(title, text):
-            self._journal.write("notification", shown=False, reason=why)
+        """Look for the last time: the agent's terminal was given back, with what it had not shown."""
+        if self._unseen:
+            self._look_at_unseen()

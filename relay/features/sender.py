@@ -37,7 +37,7 @@ from relay.messaging.reply_chain import ReplyChain
 from relay.place import REQUEST, Place
 from relay.state.events import PromptSubmitted
 from relay.storage.journal import Journal
-from relay.terminal.events import Notify, NotifyDesktop
+from relay.terminal.events import Notify
 
 if TYPE_CHECKING:
     from relay.messaging.client import MessagingClient
@@ -104,7 +104,7 @@ class MessageSender:
         self._bus.publish(MessageExchanged(message))
         if names.same(message.to, names.PERSON) and message.state is not State.HELD:
             where = f"in #{message.channel}" if message.channel else "says to you"
-            self._bus.publish(Notify(f"{message.sender} {where}: {message.body}"))
+            self._bus.publish(Notify(f"{message.sender} {where}: {message.body}", listed=True))
         self._bus.publish(events.MessageSent(to=message.to, **handler_fields(message)))
 
     async def _look_at_held(self) -> None:
@@ -121,8 +121,7 @@ class MessageSender:
     @handles(MessagesHeld)
     def held(self, event: MessagesHeld) -> None:
         """Tell the user, who alone can release the messages."""
-        self._bus.publish(Notify(event.reason))
-        self._bus.publish(NotifyDesktop(f"{self._session.name}'s messages are held", event.reason))
+        self._bus.publish(Notify(event.reason, listed=True))
 
     @handles(PromptSubmitted)
     def submitted(self, event: PromptSubmitted) -> None:

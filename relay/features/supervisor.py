@@ -11,6 +11,7 @@ import math
 import random
 import time
 from collections.abc import Callable
+from typing import Literal
 
 from relay.agents.conversation import Conversation
 from relay.agents.events import CurrentConversation, LastFailure
@@ -18,6 +19,7 @@ from relay.dataclass import replace
 from relay.directives.events import SessionResumed
 from relay.eventbus import EventBus, answers, handles
 from relay.lifecycle import Follower, Identity, SessionBegan, StopRequested, WhatFollows
+from relay.messaging.events import AddItem
 from relay.state.events import StateChanged
 from relay.state.readiness import Readiness
 from relay.storage.journal import Journal
@@ -29,7 +31,7 @@ from relay.supervision.records import Records
 from relay.supervision.restart import AgentExit, RestartDecision, RestartHistory, decide, span
 from relay.supervision.states import PAUSED, Phase
 from relay.supervision.succession import Succession
-from relay.terminal.events import KeyChosen, KeysTyped, Notify, NotifyDesktop
+from relay.terminal.events import KeyChosen, KeysTyped, Notify
 from relay.terminal.shim_link import ShimLink
 
 EXPECTED = 10.0
@@ -37,6 +39,9 @@ EXPECTED = 10.0
 
 WALL_CHECK_EVERY = 5.0
 """Seconds between two checks of the wall clock, and of an account that is held."""
+
+NEWS = 600.0
+"""Seconds for which the failure of an unsupervised agent is news."""
 
 NO_PROGRAM = 127
 """The exit code of a command whose program does not exist (POSIX, 2.8.2)."""
@@ -140,6 +145,7 @@ class Supervisor:
                 self._escalate(
                     f"{decision.reason}, and is held: {decision.note}",
                     "`relay restart {}` starts a new one.",
+                    "held",
                 )
             order = await self._pause(decision, code)
             while order == "due" and (program := self._succession.missing(command)):
@@ -167,9 +173,7 @@ class Supervisor:
         if decision.phase is Phase.FAILED and not past and self._succession.converses:
             name, can = self._session.name, await self._succession.resumed(conversation, asked=True)
             how = f" `relay resume {name}` continues its conversation." if can is not None else ""
-            self._bus.publish(Notify(f"{name} {decision.reason}.{how}"))
-            if not self._shim.state.attached:  # nobody reads that
-                self._bus.publish(NotifyDesktop(f"{name} {decision.reason}", how.strip()))
+            self._bus.publish(Notify(f"{name} {decision.reason}.{how}", listed=True))
 
     def _missing(self, program: str, history: RestartHistory) -> RestartDecision:
         """Return the decision for an agent whose program does not exist now."""
@@ -180,15 +184,22 @@ class Supervisor:
 
     def _decided(self, decision: RestartDecision, code: int) -> None:
         self._enter(PhaseEntered.decided(decision, code))
-        if decision.phase is Phase.FAILED and (decision.history.restarts or decision.history.waits):
+        if decision.phase is not Phase.FAILED:
+            return
+        if decision.history.restarts or decision.history.waits:
             starts = "up" if self._policy.fleet else "resume"
             self._escalate(
-                f"{decision.reason}. It will not be restarted again", f"`relay {starts} {{}}` starts it."
+                f"{decision.reason}. It will not be restarted again",
+                f"`relay {starts} {{}}` starts it.",
+                "failed",
             )
+        else:  # a user who is attached sees it
+            lasts = NEWS if self._policy.restart == "no" else None
+            self._bus.publish(AddItem("failed", decision.reason, self._shim.state.attached, lasts))
 
-    def _escalate(self, what: str, how: str) -> None:
+    def _escalate(self, what: str, how: str, kind: Literal["held", "failed"]) -> None:
         name = self._session.name
-        self._bus.publish(Escalate(f"{name} {what}.", how.format(name)))
+        self._bus.publish(Escalate(f"{name} {what}.", how.format(name), kind))
 
     async def _pause(self, decision: RestartDecision, code: int) -> str:
         """Wait until the next agent is due, and its account is not held.

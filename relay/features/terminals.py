@@ -9,7 +9,7 @@ from typing import Any
 from relay.errors import RelayError
 from relay.eventbus import EventBus, answers, handles
 from relay.lifecycle import Describe, Goodbye, SessionBegan
-from relay.messaging.events import current_client
+from relay.messaging.events import AddItem, EndItem, UnreadCounted, current_client
 from relay.shim.modes import UNDO
 from relay.state.agent_terminal import AgentTerminal
 from relay.tasks import Tasks
@@ -17,20 +17,15 @@ from relay.terminal.events import (
     AttachmentChanged,
     DetachRequested,
     Notify,
-    NotifyDesktop,
     OutputHeld,
     ScreenChanged,
     TerminalLost,
     WithdrawNotice,
 )
 from relay.terminal.shim_link import ShimLink
-from relay.text import one_line
 
 RESET_EVERY = 0.05
 """Seconds between two checks of what would restore the user's terminal for their shell."""
-
-NOTICE_LENGTH = 300
-"""Characters of a notice that are shown."""
 
 
 class Terminals:
@@ -62,6 +57,7 @@ class Terminals:
         self._detached = detached
         self._prefix = prefix
         self._outlives = outlives
+        self._lost = f"Its terminal was closed. `relay attach {name}` brings it back."
         self._looking: asyncio.TimerHandle | None = None
         self._changed = False
 
@@ -90,10 +86,9 @@ class Terminals:
 
     @handles(TerminalLost)
     def lost(self, event: TerminalLost) -> None:
-        """Say on the desktop how to return to the agent: the terminal has gone."""
+        """Say in the inbox how to return to the agent: the terminal has gone."""
         if self._outlives and event.what == "terminal":
-            text = f"Its terminal was closed. `relay attach {self._name}` brings it back."
-            self._bus.publish(NotifyDesktop(f"{self._name} keeps running", text))
+            self._bus.publish(AddItem("notice", self._lost))
 
     @answers(Goodbye)
     async def goodbye(self, _: Goodbye, __: object) -> None:
@@ -113,17 +108,18 @@ class Terminals:
     @handles(Notify)
     def notify(self, event: Notify) -> None:
         self._note_reset()
-        text = event.line if event.level == "info" else f"{event.level}: {event.line}"
-        self._shim.notice(one_line(text, NOTICE_LENGTH))
+        self._shim.notice(event.shown)
 
     @handles(WithdrawNotice)
     def withdraw_notice(self, event: WithdrawNotice) -> None:
-        self._shim.forget(one_line(event.text, NOTICE_LENGTH))
+        self._shim.forget(Notify(event.text).shown)
 
     @handles(AttachmentChanged)
-    def attached(self, _: AttachmentChanged) -> None:
+    def attached(self, event: AttachmentChanged) -> None:
         if self._shim.state.attached:
             self._note_reset()
+        if event.watched:
+            self._bus.publish(EndItem("notice", self._lost))
 
     @handles(ScreenChanged)
     def screen_changed(self, _: ScreenChanged) -> None:
@@ -139,6 +135,11 @@ class Terminals:
         if self._changed:
             self._changed = False
             self.screen_changed(ScreenChanged())
+
+    @handles(UnreadCounted)
+    def unread(self, event: UnreadCounted) -> None:
+        """Tell the shim what its help says of the inbox."""
+        self._shim.unread(event.number)
 
     def _note_reset(self) -> None:
         screen = self._terminal.screen

@@ -1,5 +1,7 @@
 """Names the agent in the title of the user's terminal: `Alice: TITLE`, where TITLE is the agent's own.
 
+Before that, it says how many unread items are in the user's inbox: `(2) Alice: TITLE`.
+
     agent's title, an attached terminal, a question → the title, written beside the agent's output
 
 The agent's own bytes pass unchanged: the terminal shows the title that the agent sets, and relay replaces it
@@ -10,6 +12,7 @@ at once. The user's title is saved on the terminal's stack, and restored when th
 from __future__ import annotations
 
 from relay.eventbus import EventBus, handles
+from relay.messaging.events import UnreadCounted
 from relay.state.agent_terminal import AgentTerminal
 from relay.terminal.events import AttachmentChanged, OutputRead, ScreenChanged, TitleWanted
 from relay.terminal.shim_link import ShimLink
@@ -33,6 +36,7 @@ class WindowTitle:
         self._terminal = terminal
         self._name = name
         self._wanted = ""
+        self._unread = 0
         self._own = ""
         self._tail = b""
         self._watched = False
@@ -64,11 +68,18 @@ class WindowTitle:
         self._wanted, self._stale = event.text, True
         self._update()
 
+    @handles(UnreadCounted)
+    def unread(self, event: UnreadCounted) -> None:
+        if event.number != self._unread:
+            self._unread, self._stale = event.number, True
+            self._update()
+
     def _update(self) -> None:
         if not (self._stale and self._watched):
             return
         self._stale = False
         own = f"{self._name}: {self._own}" if self._own else self._name
-        title = one_line(self._wanted or own, LONGEST)
+        unread = f"({self._unread}) " if self._unread else ""
+        title = one_line(unread + (self._wanted or own), LONGEST)
         self._shim.aside(SAVE, RESTORE)  # the shim sends these once to each terminal
         self._shim.aside(b"\x1b]2;" + title.encode() + b"\x1b\\")

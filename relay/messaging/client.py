@@ -18,6 +18,7 @@ import random
 import time
 from collections.abc import AsyncIterator, Callable, Collection
 from functools import partial
+from typing import TypeVar
 
 from relay import names
 from relay.backoff import Backoff
@@ -37,6 +38,7 @@ from relay.messaging.presence_tracker import Attendance, PresenceTracker, bus_of
 from relay.messaging.publisher import ProxyPublishers, Publisher
 from relay.messaging.receiver import ConnectionStatus, Receiver
 from relay.messaging.runaway import Limits
+from relay.messaging.user_inbox import UserInbox
 from relay.place import Place
 from relay.storage.sqlite import Writer
 from relay.transport import topics
@@ -60,6 +62,8 @@ STARTING_RETRY = 0.05
 
 PRUNE_EVERY = 3600.0
 """Seconds between two prunings of the ledger."""
+
+T = TypeVar("T")
 
 
 class MessagingClient:
@@ -108,6 +112,7 @@ class MessagingClient:
             else:
                 ledger.registry.register(team, name)
             ledger.inbox.recover(team, name, in_hand)
+            ledger.user_inbox.begin(team, name, begins=begins)
             ledger.prune()
             return ledger.origin
 
@@ -305,6 +310,10 @@ class MessagingClient:
     async def held(self) -> set[str]:
         return set(await self._ledger.run(lambda ledger: ledger.held(team=self.team, sender=self.name)))
 
+    async def user_inbox(self, job: Callable[[UserInbox], T]) -> T:
+        """Run `job` on the user's inbox; return what it returns."""
+        return await self._ledger.run(lambda ledger: job(ledger.user_inbox))
+
     async def version(self) -> int:
         """Return a number that changes whenever another process writes to the ledger."""
         return await self._ledger.run(Ledger.data_version)
@@ -408,6 +417,7 @@ class MessagingClient:
         if self.connected and tracker.attendance(ledger).online(self.name):
             tracker.limit_channels(ledger)
         tracker.recover_dead(ledger)
+        ledger.user_inbox.settle(tracker.is_alive)
         if random.random() * tracker.attendance(ledger).count() < 1:  # on average, one session
             ledger.owners.end_gone(tracker.is_alive)
 

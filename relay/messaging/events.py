@@ -63,6 +63,34 @@ class MessagesHeld(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class AddItem(Event):
+    """Put something into the user's inbox (relay.messaging.user_inbox), until EndItem; secrets are removed.
+
+    quiet: no sink gets it. lasts: seconds after which it no longer matters.
+    """
+
+    kind: str
+    text: str
+    quiet: bool = False
+    lasts: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EndItem(Event):
+    """The agent's items of this kind no longer wait for the user. text: only the one with this text."""
+
+    kind: str
+    text: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadCounted(Event):
+    """The user has this many unread items in the inbox, in the whole home."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class InHand(Question[frozenset[str]]):
     """Name the messages (ids) that this session is delivering to the agent now."""
 

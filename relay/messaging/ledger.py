@@ -24,7 +24,7 @@ from relay.messaging.name_owners import NameOwners
 from relay.messaging.outbox import Outbox
 from relay.messaging.runaway import Limits
 from relay.messaging.transit import Transit, unblock
-from relay.messaging.unread import UNREAD
+from relay.messaging.user_inbox import UserInbox
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +81,7 @@ class Ledger(LedgerDatabase):
 
     registry: the names in each team. owners: their owners. channels: the members of each channel.
     outbox: what agents of this home send. transit: what goes to other homes. inbox: what its agents get.
+    user_inbox: what waits for the user.
     The methods serve the commands that list and manage messages.
     """
 
@@ -92,6 +93,7 @@ class Ledger(LedgerDatabase):
         self.outbox = Outbox(self)
         self.transit = Transit(self)
         self.inbox = Inbox(self)
+        self.user_inbox = UserInbox(self)
 
     def arrive(self, team: str, name: str, owner: str | None = None) -> None:
         """Record that `name` is an agent of this home, which gives it its messages.
@@ -222,7 +224,7 @@ class Ledger(LedgerDatabase):
             if not message.state.final:
                 self.drop(message.id)
             detail = f"sent again as {again.id}" + (f" to {to}" if to else "")
-            db.execute("UPDATE messages SET detail = ? WHERE id = ?", (detail, message.id))
+            db.execute("UPDATE messages SET detail = ?, seen = 1 WHERE id = ?", (detail, message.id))
         return again
 
     def drop(self, id: str, *, by: str = "the user") -> Message:
@@ -257,20 +259,8 @@ class Ledger(LedgerDatabase):
                     )
                 advance(db, "id = ?", (message.id,), State.EXPIRED, detail)
                 unblock(db, [message.id], self.now())
+            db.execute("UPDATE messages SET seen = 1 WHERE id = ?", (message.id,))
         return message
-
-    def unread(self, team: str | None = None) -> list[LedgerEntry]:
-        """Return the messages to the user that the user has not read, oldest first."""
-        query = f"SELECT {COLUMNS}, team FROM messages WHERE {UNREAD} ORDER BY place"
-        rows = self.rows(query, team and names.key(team))
-        return [LedgerEntry(message_of(message), team) for *message, team in rows]
-
-    def read(self, id: str) -> None:
-        """Record that the user has read message `id`."""
-        self.write(
-            "UPDATE messages SET state = ?1, told = ?1 WHERE id = ?2 AND state = 'stored' AND to_key = ?3",
-            *(State.READ, id, names.key(names.PERSON)),
-        )
 
     def held(self, *, team: str | None = None, sender: str | None = None, to: str | None = None) -> list[str]:
         """Return the ids of messages that the runaway guard holds, in the order in which they were sent."""

@@ -21,6 +21,7 @@ from relay import names
 from relay.dataclass import fields
 from relay.errors import LedgerAway, LedgerError, RelayError
 from relay.message import Message, Priority, State
+from relay.messaging import user_inbox
 from relay.storage.locks import locked
 from relay.storage.sqlite import Database, Schema, WrongVersion
 
@@ -43,6 +44,7 @@ CREATE TABLE messages (
     owner TEXT,                        -- whom its receiver's name belonged to (relay.messaging.name_owners)
     hidden INTEGER NOT NULL DEFAULT 0, -- dropped after it was settled: kept for its id only
     settled REAL,                      -- when `prune` first found it settled
+    seen INTEGER NOT NULL DEFAULT 0,   -- the user has seen that it is held, or did not arrive
     -- of a message that was sent here
     told TEXT,                         -- the last state that the sender heard of; NULL: sent in another home
     sent_by TEXT,                      -- whom its sender's name belonged to
@@ -130,8 +132,11 @@ CREATE INDEX messages_rate ON messages (team, sender_key, to_key, accepted) WHER
 
 SCHEMA = Schema(
     version=10,
-    tables=[*_TABLES.split(";\n")[:-1], "INSERT INTO meta (origin) VALUES (lower(hex(randomblob(8))))"],
-    indexes=_INDEXES.split(";\n")[:-1],
+    tables=[
+        *(_TABLES + user_inbox.TABLES).split(";\n")[:-1],
+        "INSERT INTO meta (origin) VALUES (lower(hex(randomblob(8))))",
+    ],
+    indexes=(_INDEXES + user_inbox.INDEXES).split(";\n")[:-1],
 )
 """The ledger's tables. A new layout needs the next version."""
 

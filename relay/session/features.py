@@ -64,6 +64,7 @@ from relay.features.terminals import Terminals
 from relay.features.transcript_listener import TranscriptListener
 from relay.features.turn_outcome import TurnOutcome
 from relay.features.turn_tracker import TurnTracker, first_source
+from relay.features.user_inbox import InboxWriter, Pusher
 from relay.features.viewers import Viewers
 from relay.features.window_title import WindowTitle
 from relay.hooks.context import Context, History, MemoryService
@@ -104,7 +105,7 @@ def _notices(core: Core) -> Notices:
     told = frozenset(core.started.told)
     mistakes = core.setup.notices
     return Notices(
-        core.bus, core.tasks, core.journal, first, mistakes=mistakes, told=told, noticed=core.noticed
+        core.bus, core.journal, core.started.shim, first, mistakes=mistakes, told=told, noticed=core.noticed
     )
 
 
@@ -275,10 +276,15 @@ def _onboarding(core: Core) -> Onboarding | None:
     )
 
 
+def _escalates(core: Core) -> bool:
+    # A shell's questions come from the commands of the user at its terminal.
+    return core.setup.profile.inject != "never" and core.setup.settings.on_prompt == "escalate"
+
+
 def _escalation(core: Core) -> Escalation | None:
     setup = core.setup
-    if setup.profile.inject == "never" or setup.settings.on_prompt != "escalate":
-        return None  # a shell's questions come from the commands of the user at its terminal
+    if not _escalates(core):
+        return None
     return Escalation(
         core.bus,
         core.tasks,
@@ -528,7 +534,11 @@ FEATURES: dict[str, Factory] = {
     "status reports": lambda core: StatusReports(
         core.bus, core.agent.status, core.started.shim, reports=core.setup.knows_agent
     ),
-    "attention": lambda core: Attention(core.bus, core.journal, core.agent.terminal, core.agent.state),
+    "user inbox": lambda core: InboxWriter(core.bus, core.redactor, core.session),
+    "pusher": lambda core: Pusher(core.bus, core.journal, core.redactor, core.session, core.setup.sinks),
+    "attention": lambda core: Attention(
+        core.bus, core.journal, core.agent.terminal, core.agent.state, quiet=not _escalates(core)
+    ),
     "escalation": _escalation,
     "window title": _window_title,
     "native hooks": _native,

@@ -19,6 +19,8 @@ from relay.hooks.registry import Registry
 from relay.hooks.trust import Trust
 from relay.memory import config as memory_config
 from relay.memory.config import MemoryConfig
+from relay.messaging import sinks
+from relay.messaging.sinks import Sinks
 from relay.rules.rule_book import RuleBook
 from relay.session.active_config import ActiveConfig
 from relay.session.options import Options
@@ -37,6 +39,7 @@ class Setup:
     mistakes: what could not be used, so that what was in force before still is.
     channels: the channels to join.
     prices:   with the user's; None: those that ship with relay, which only an agent with usage needs.
+    sinks:    where the items of the user's inbox go.
     notices:  what could not be used, and why, one line each.
     """
 
@@ -51,6 +54,7 @@ class Setup:
     channels: tuple[str, ...]
     onboarding: str
     prices: Prices | None
+    sinks: Sinks
     notices: tuple[str, ...]
 
     @property
@@ -140,6 +144,8 @@ class Setup:
         text, notice = onboarding.read(home)
         if notice is not None:
             notices.append(notice)
+        user_sinks, untaken = sinks.load(home, directory)
+        notices += untaken
         return cls(
             directory,
             settings,
@@ -152,6 +158,7 @@ class Setup:
             tuple(names.channel(each) for each in channels),
             text,
             prices,
+            user_sinks,
             tuple(notices),
         )
 

@@ -58,8 +58,11 @@ def split_reports(data: bytes) -> tuple[bytes, bytes]:
     return data[:end], data[end:]
 
 
-def help_text(name: str, prefix: str) -> bytes:
-    """Return the bytes that clear the screen and show the help. prefix: such as "C-]"."""
+def help_text(name: str, prefix: str, unread: int = 0) -> bytes:
+    """Return the bytes that clear the screen and show the help.
+
+    prefix: such as "C-]". unread: how many items in the user's inbox are unread.
+    """
     key = f"Ctrl-{prefix[2:].upper()}"
     rows = (
         f"relay: {name}",
@@ -69,6 +72,7 @@ def help_text(name: str, prefix: str) -> bytes:
         f"{key} p   the previous agent",
         f"{key} {key}   {key} itself, for the agent",
         "",
+        *([f"{unread} unread in your inbox: `relay inbox`", ""] if unread else []),
         f"Press the second key within {ESCAPE_TIMEOUT:g} s. Press any key to continue.",
     )
     return b"\x1b[r\x1b[0m\x1b[H\x1b[2J" + "\r\n".join(rows).encode()

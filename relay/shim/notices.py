@@ -25,12 +25,16 @@ def said(*texts: str) -> bytes:
 
 
 class PendingNotices:
-    """The notices of one agent. pending: the newest MAX_PENDING that have not been shown."""
+    """The notices of one agent. pending: the newest MAX_PENDING that have not been shown.
+
+    unread: how many items in the user's inbox are unread.
+    """
 
     def __init__(self, forwarder: Forwarder) -> None:
         self._lines = False
         self._forwarder = forwarder
         self.pending: list[str] = []
+        self.unread = 0
 
     def add(self, text: str) -> None:
         """Show one line: now, at the next end of a line, or when the terminal is given back (`take`)."""
@@ -48,6 +52,9 @@ class PendingNotices:
         """Drop a notice that has not been shown."""
         self.pending = [each for each in self.pending if each != text]
         self._watch()
+
+    def count_unread(self, number: int) -> None:
+        self.unread = number
 
     def take(self) -> list[str]:
         """Return the pending notices, which the caller shows."""

@@ -174,6 +174,7 @@ class SessionProcess:
             "parting": terminals.note_reset,
             "notice": terminals.notices.add,
             "forget": terminals.notices.forget,
+            "unread": terminals.notices.count_unread,
             "dismiss": terminals.dismiss,
             "over": self._say_over,
         }

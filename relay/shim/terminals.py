@@ -309,7 +309,7 @@ class TerminalServer:
 
         self.forwarder.held = True
         user.any_key = close
-        user.show(help_text(self._name, user.keyboard.prefix))
+        user.show(help_text(self._name, user.keyboard.prefix, self.notices.unread))
         timer = self._loop.later(HELP_LASTS, close)
 
     def settled(self) -> None:

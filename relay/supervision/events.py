@@ -50,10 +50,12 @@ class Escalate(Event):
     """Bring something to the user's attention, wherever they look.
 
     what: a sentence that names the agent. how: what the user can do, in sentences; "" if nothing.
+    kind: of the item in the user's inbox.
     """
 
     what: str
     how: str = ""
+    kind: Literal["escalation", "held", "failed"] = "escalation"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,10 @@ from typing import ClassVar, Literal
 from relay.dataclass import dataclass
 from relay.eventbus import Event
 from relay.place import Place
+from relay.text import one_line
+
+NOTICE_LENGTH = 300
+"""Characters of a notice that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,18 +156,25 @@ class Notify(Event):
     """Show the user one line: where it disturbs nothing, or when the terminal is given back.
 
     source: the handler or rule that wrote the text; "" for relay's own.
-    keep:   write the line to the journal, too.
+    keep:   write the line to the journal, too, and into the user's inbox until somebody has seen it.
+    listed: the inbox has it anyway, as an item of its own.
     """
 
     text: str
     level: Literal["info", "warning", "error"] = "info"
     source: str = ""
     keep: bool = True
+    listed: bool = False
 
     @property
     def line(self) -> str:
         """The text, with its source."""
         return f"{self.source}: {self.text}" if self.source else self.text
+
+    @property
+    def shown(self) -> str:
+        """The line as terminals show it."""
+        return one_line(self.line if self.level == "info" else f"{self.level}: {self.line}", NOTICE_LENGTH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,12 +188,4 @@ class MistakeFound(Event):
 class WithdrawNotice(Event):
     """Drop a notice that is no longer true, unless the user has already seen it."""
 
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class NotifyDesktop(Event):
-    """Show a notification on the user's desktop."""
-
-    title: str
     text: str

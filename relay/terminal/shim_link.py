@@ -220,6 +220,10 @@ class ShimLink:
         """Drop a notice that has not been shown."""
         self._order("forget", text=text)
 
+    def unread(self, number: int) -> None:
+        """Say in the help on relay's keys how many unread items are in the user's inbox."""
+        self._order("unread", number=number)
+
     def dismiss(self) -> None:
         """Release the user who asked to detach, after `note_reset`."""
         self._order("dismiss")

@@ -114,6 +114,7 @@ def audited(relay: Relay) -> None:
 
 def asking(relay: Relay) -> None:
     AskingAgent(relay)
+    wait_until(lambda: "question" in relay("inbox", "--json").stdout)
 
 
 def remembered(relay: Relay) -> None:

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relay.cli.agent_state import COLOURS
-from relay.cli.main import dispatch
 from relay.cli.ps import _row
 from relay.cli.watch import frame
 from relay.columns import width
@@ -116,13 +115,10 @@ def test_the_first_row_counts_all_that_need_the_user(states: list[tuple[str, int
     assert f"2 agents, {expected}" in texts(*agents)[0]
 
 
-def test_next_names_the_inbox_for_what_needs_no_terminal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("RELAY_HOME", str(tmp_path))
-    monkeypatch.setattr("relay.cli.next.live", lambda home, team: [session("A", "ready", held=1)])
-    assert dispatch(["next", "--print"]) == 1
-    assert "wait for you: `relay inbox`" in capsys.readouterr().err
+def test_the_first_row_counts_what_is_unread() -> None:
+    agents = [session("A", "ready")]
+    shown = frame(agents, NOW, 80, 24, coloured=False, unread=3)[0]
+    assert shown == "1 agent, none needs you, 3 unread: `relay inbox`   q quits"
 
 
 def test_team_and_agent_are_shown_if_they_are_useful_and_fit() -> None:

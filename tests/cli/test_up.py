@@ -114,8 +114,12 @@ def test_a_configuration_error_is_shown_once_for_the_fleet(relay: Fleet, project
     printed = done.stdout + done.stderr
     assert printed.count(f"{project}/hooks.json: is not trusted") == 1
     assert printed.count("lead/hooks.json: is not trusted") == 1
-    mistakes = [row["text"] for row in json.loads(relay("inbox", "--json", "-t", relay.team).stdout)]
-    assert sum("hooks.json: is not trusted" in text for text in mistakes) == 2 == len({*mistakes})
+
+    def mistakes() -> list[str]:
+        return [row["text"] for row in json.loads(relay("inbox", "--json", "-t", relay.team).stdout)]
+
+    wait_until(lambda: len(mistakes()) == 2)
+    assert all("hooks.json: is not trusted" in text for text in mistakes()) and len({*mistakes()}) == 2
 
 
 def test_a_fleet_is_started_and_stopped(relay: Fleet, project: Path) -> None:
@@ -489,6 +493,8 @@ def test_each_agent_has_its_own_worktree(relay: Fleet, project: Path) -> None:
     held = states(relay, "-a")["C"]
     assert held["state"] == "held"
     assert "no such tool" in done.stderr
+    (failed,) = json.loads(relay("inbox", "--json", "-t", relay.team).stdout)
+    assert (failed["kind"], failed["name"]) == ("failed", "C") and "no such tool" in failed["text"]
     (Path(rows["B"]["cwd"]) / "work").write_text("not committed\n")
     output = relay("down", cwd=project).stdout
     assert "A: no worktree is left; its work is in HEAD.\n" in output

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledgers import send
-from relay import names
 from relay.errors import LedgerError, MessageRefused
 from relay.message import MAX_BODY, Message, State
 from relay.messaging import inbox
@@ -20,7 +19,6 @@ from relay.messaging.envelope import Envelope, ForeignPayload, Receipt
 from relay.messaging.inbox import InboxFull
 from relay.messaging.ledger import KEEP_DAYS, Ledger
 from relay.messaging.runaway import Limits
-from relay.messaging.unread import UNREAD, number_of_unread
 
 TEAM = "default"
 
@@ -511,22 +509,3 @@ def test_only_old_settled_messages_are_pruned(ledger: Ledger, clock: Clock) -> N
     clock.now += (KEEP_DAYS + 1) * 86400
     ledger.prune()
     assert [entry.message.id for entry in ledger.messages()] == [open_.id]
-
-
-def test_unread_messages_are_found_without_reading_all_others(ledger: Ledger) -> None:
-    ((*_, plan),) = ledger.rows(f"EXPLAIN QUERY PLAN SELECT count(*) FROM messages WHERE {UNREAD}", None)
-    assert plan == "SEARCH messages USING INDEX messages_unread (to_key=?)"
-
-
-def test_only_unread_messages_to_the_user_are_unread(ledger: Ledger, tmp_path: Path) -> None:
-    """C8: not dropped ones, nor those to agents; of one team or of all."""
-    one, two, dropped, elsewhere = (
-        send(ledger, team, "Alice", [names.PERSON], "hi")[0] for team in (TEAM, TEAM, TEAM, "other")
-    )
-    send(ledger, TEAM, "Alice", ["Bob"], "hi")
-    ledger.drop(dropped.id)
-    ledger.read(one.id)
-    assert [entry.message.id for entry in ledger.unread()] == [two.id, elsewhere.id]
-    assert [entry.message.id for entry in ledger.unread(TEAM)] == [two.id]
-    assert (number_of_unread(ledger.path), number_of_unread(ledger.path, TEAM.upper())) == (2, 1)
-    assert number_of_unread(tmp_path / "none") == 0

@@ -199,7 +199,7 @@ def test_a_message_of_an_agent_to_the_user_needs_no_turn(ledger: Ledger) -> None
     (sent,) = say(ledger, "done", to=names.PERSON, ttl=5)
     assert (sent.state, sent.expires) == (State.STORED, None)
     assert ledger.transit.copies(TEAM, "Alice") == [] == claim(ledger)
-    assert [entry.message for entry in ledger.unread()] == [sent]
+    assert [item.id for item in ledger.user_inbox.items()] == [sent.id]
 
 
 # Order, and room.

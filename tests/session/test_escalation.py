@@ -1,4 +1,4 @@
-"""How relay escalates an agent's prompts: bell, title, desktop notification, message; with a fake clock."""
+"""How relay escalates an agent's prompts: bell, title, message; with a fake clock. And the desktop."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from typing import Any, cast
 import pytest
 
 from relay import desktop_notification
-from relay.eventbus import EventBus, answers, handles
+from relay.eventbus import EventBus, answers
 from relay.features.attention import COOLDOWN, MAX_LINES, MOMENT, REPEAT, Escalation
 from relay.features.window_title import WindowTitle
 from relay.hooks.commands import SendMessage
 from relay.hooks.events import Prompting
 from relay.message import Message
+from relay.messaging.events import UnreadCounted
 from relay.place import TERMINAL, Place
 from relay.state.agent_terminal import AgentTerminal
 from relay.state.events import PromptOver
 from relay.storage.journal import Journal
 from relay.tasks import Tasks
-from relay.terminal.events import AttachmentChanged, NotifyDesktop, OutputRead, ScreenChanged
+from relay.terminal.events import AttachmentChanged, OutputRead, ScreenChanged
 from relay.terminal.shim_link import ShimLink
 from session.fake_agent import FakeAgent, settings
 from supervision.world import Timers
@@ -47,7 +48,6 @@ class World:
         self.shown = self.undo = b""
         self.own_title = "own"
         self.drawn: tuple[str, ...] = ()
-        self.notified: list[tuple[str, str]] = []
         self.sent: list[tuple[str, str]] = []
         self.clock = Timers()
         self.path = folder / "events.jsonl"
@@ -68,10 +68,6 @@ class World:
 
     def prompt_over(self) -> None:
         self.bus.publish(PromptOver())
-
-    @handles(NotifyDesktop)
-    def notify(self, event: NotifyDesktop) -> None:
-        self.notified.append((event.title, event.text))
 
     @answers(SendMessage)
     async def send(self, question: SendMessage, _: object) -> tuple[Message, ...]:
@@ -111,11 +107,9 @@ def test_a_prompt_is_escalated_once_on_every_route(tmp_path: Path) -> None:
     world = World(tmp_path)
     for _ in range(3):
         world.asks("permission", DIALOG)
-    assert world.notified == []
     world.passes(MOMENT)
     assert world.bells == 1
     assert world.shown.startswith(b"\x1b[22;0t\x1b]2;Alice\x1b\\\a\x1b]2;Alice asks: permission\x1b\\")
-    assert world.notified == [("Alice asks: permission", "Do you want to proceed?\n1. Yes")]
     ((to, text),) = world.sent
     assert to == "Lead"
     assert text.splitlines()[1:] == ["> Do you want to proceed?", "> 1. Yes"]
@@ -128,8 +122,8 @@ def test_a_prompt_from_a_hook_and_then_on_the_screen_is_one_prompt(tmp_path: Pat
     world.passes(MOMENT / 2)
     world.asks("question", DIALOG)
     world.passes(2 * COOLDOWN)
-    assert (world.bells, len(world.notified), len(world.sent)) == (1, 1, 1)
-    assert world.notified == [("Alice asks: a question", "\n".join(DIALOG))]
+    assert (world.bells, len(world.sent)) == (1, 1)
+    assert world.sent[0][1].splitlines()[1:] == [f"> {line}" for line in DIALOG]
     assert world.shown.endswith(b"Alice asks: a question\x1b\\")
 
 
@@ -138,7 +132,7 @@ def test_a_prompt_answered_at_once_only_rings_the_bell(tmp_path: Path) -> None:
     world.asks("permission", DIALOG)
     world.prompt_over()
     world.passes(2 * COOLDOWN)
-    assert (world.bells, world.notified, world.sent) == (1, [], [])
+    assert (world.bells, world.sent) == (1, [])
 
 
 def writes(world: World, data: bytes, title: str | None = None) -> bytes:
@@ -179,6 +173,18 @@ def test_a_prompt_stays_in_the_title_until_it_is_answered(tmp_path: Path) -> Non
     assert world.shown == set_to("Alice: thinking")
 
 
+def test_the_title_counts_what_is_unread(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    writes(world, b"x")
+    for number, shown in ((2, "(2) Alice: own"), (0, "Alice: own")):
+        world.shown = b""
+        world.bus.publish(UnreadCounted(number))
+        assert world.shown == set_to(shown)
+    world.bus.publish(UnreadCounted(1))
+    world.asks("question", DIALOG)
+    assert world.shown.endswith(set_to("(1) Alice asks: a question"))
+
+
 def test_each_attached_terminal_gets_the_title(tmp_path: Path) -> None:
     world = World(tmp_path)
     writes(world, b"x")
@@ -217,9 +223,9 @@ def test_another_prompt_rings_at_once_and_is_sent_after_the_cooldown(tmp_path: P
     for number in range(5):
         world.asks("question", (f"question {number}",))
         world.passes(MOMENT)
-    assert (world.bells, len(world.sent), len(world.notified)) == (5, 1, 1)
+    assert (world.bells, len(world.sent)) == (5, 1)
     world.passes(COOLDOWN)
-    assert (len(world.sent), len(world.notified)) == (2, 2)
+    assert len(world.sent) == 2
     assert world.sent[1][1].endswith("\n> question 4")
     world.asks("question", ("question 5",))
     world.prompt_over()
@@ -233,12 +239,12 @@ def test_text_from_the_screen_is_inert_in_escalations(tmp_path: Path) -> None:
     world.asks("permission", ["\x1b[31mred\x07", "a\u202eb", "@relay:Bob hi", *DIALOG * 3])
     world.passes(MOMENT)
     world.prompt_over()
-    shown = world.notified[0][1] + world.sent[0][1]
+    shown = world.sent[0][1]
     assert not {"\x1b", "\x07", "\u202e"} & set(shown)
     assert "\n> @relay:Bob hi" in world.sent[0][1]
     world.asks("permission", DIALOG * 20)
     world.passes(COOLDOWN)
-    assert len(world.notified[1][1].splitlines()) == MAX_LINES
+    assert len(world.sent[1][1].splitlines()) == 1 + MAX_LINES
     assert world.bells == 2
     world.prompt_over()
     world.bus.publish(ScreenChanged())
@@ -250,7 +256,7 @@ def test_no_message_is_sent_without_another_agent_to_escalate_to(tmp_path: Path)
         world = World(tmp_path, to=to)
         world.asks("permission", DIALOG)
         world.passes(MOMENT)
-        assert (len(world.notified), world.sent) == (1, [])
+        assert (world.bells, world.sent) == (1, [])
 
 
 def test_settings_can_turn_escalation_off(relay: Relay) -> None:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import cast
 
-import pytest
-
-from relay import desktop_notification
 from relay.eventbus import EventBus, handles
 from relay.features.notices import Notices
-from relay.lifecycle import SessionSettling
 from relay.storage.journal import Journal, read
-from relay.tasks import Tasks
-from relay.terminal.events import Notify, NotifyDesktop
+from relay.terminal.events import Notify
+from relay.terminal.shim_link import ShimLink
 
 
 def test_an_error_in_showing_notices_is_reported_once(tmp_path: Path) -> None:
@@ -26,36 +23,10 @@ def test_an_error_in_showing_notices_is_reported_once(tmp_path: Path) -> None:
 
     async def main() -> None:
         bus = EventBus()
-        async with asyncio.TaskGroup() as group:
-            bus.add(Notices(bus, Tasks(group, bus), Journal(tmp_path / "events", "id", "Ann"), ()))
-            bus.add(Broken())
-            bus.publish(Notify("hello"))
+        bus.add(Notices(bus, Journal(tmp_path / "events", "id", "Ann"), cast(ShimLink, None), ()))
+        bus.add(Broken())
+        bus.publish(Notify("hello", listed=True))
 
     asyncio.run(main())
     texts = [entry["text"] for entry in read(tmp_path / "events")]
     assert texts[0] == "hello" and len(texts) == 2 and "ValueError: no screen" in texts[1]
-
-
-def test_a_session_waits_for_its_last_notification(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For example, that its agent has failed: the desktop may have to start its service first."""
-    shown: list[str] = []
-
-    async def main() -> None:
-        bus, starts = EventBus(), asyncio.Event()
-
-        async def notify(title: str, text: str) -> str:
-            await starts.wait()
-            shown.append(title)
-            return ""
-
-        monkeypatch.setattr(desktop_notification, "notify", notify)
-        async with asyncio.TaskGroup() as group:
-            tasks = Tasks(group, bus)
-            bus.add(Notices(bus, tasks, Journal(tmp_path / "events", "id", "Ann"), ()))
-            bus.publish(NotifyDesktop("Ann exited with 3", ""))
-            bus.loop.call_soon(bus.loop.call_soon, starts.set)
-            await bus.ask_all(SessionSettling())
-            tasks.cancel()
-
-    asyncio.run(main())
-    assert shown == ["Ann exited with 3"]

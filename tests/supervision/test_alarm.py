@@ -12,10 +12,11 @@ from relay.eventbus import answers
 from relay.features.attention import Alarm
 from relay.hooks.commands import SendMessage
 from relay.lifecycle import Describe, SessionBegan, SessionClosed
+from relay.messaging.events import AddItem, EndItem
 from relay.state.events import PromptSubmitted, TurnBegan
 from relay.storage.journal import Journal
 from relay.supervision.events import Escalate, HoldOver
-from relay.terminal.events import KeysTyped, Notify, NotifyDesktop
+from relay.terminal.events import KeysTyped, Notify
 from supervision.world import World
 
 IDLE = Escalate("Alice has been idle for 60 s.", "Give it a prompt.")
@@ -42,12 +43,12 @@ class Alarmed(World):
         return "".join(each["escalation"] for each in found)
 
 
-def test_an_escalation_reaches_the_user_the_desktop_and_the_lead(tmp_path: Path) -> None:
+def test_an_escalation_reaches_the_user_the_inbox_and_the_lead(tmp_path: Path) -> None:
     alice = Alarmed(tmp_path, to="Lead")
     alice.bus.publish(IDLE)
     text = "Alice has been idle for 60 s. Give it a prompt."
-    assert alice.of(Notify) == [Notify(text, "warning")]
-    assert alice.of(NotifyDesktop) == [NotifyDesktop("Alice has been idle for 60 s", "Give it a prompt.")]
+    assert alice.of(Notify) == [Notify(text, "warning", listed=True)]
+    assert alice.of(AddItem) == [AddItem("escalation", text)]
     assert alice.sent == [("Lead", f"{text}\nThis needs the user.")]
     assert alice.escalation == "has been idle for 60 s"
 
@@ -65,9 +66,10 @@ def test_an_escalation_reaches_the_user_the_desktop_and_the_lead(tmp_path: Path)
 def test_an_escalation_remains_until_it_is_handled(tmp_path: Path, event: Any, over: bool) -> None:
     alice = Alarmed(tmp_path)
     alice.bus.publish(IDLE)
-    assert Alarmed(tmp_path).escalation  # after a reload
+    again = Alarmed(tmp_path)  # after a reload
+    assert again.escalation and again.of(AddItem) == alice.of(AddItem)
     alice.bus.publish(event)
-    assert bool(alice.escalation) != over
+    assert bool(alice.escalation) != over and bool(alice.of(EndItem)) == over
     assert bool(Alarmed(tmp_path).escalation) != over
 
 

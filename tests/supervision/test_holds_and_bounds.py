@@ -20,7 +20,7 @@ from relay.hooks.events import Idle
 from relay.injection.events import Inject, MayBegin, Occupied, TryAgain, Withdraw
 from relay.injection.injection import Injection, Kind, nudge
 from relay.lifecycle import Describe, SessionBegan, SessionClosed, StopRequested
-from relay.messaging.events import MessageGiven
+from relay.messaging.events import AddItem, EndItem, MessageGiven
 from relay.state.events import PromptSubmitted, StateChanged, StateJudged, TurnBegan, TurnOver
 from relay.state.readiness import Readiness, Verdict
 from relay.state.states import AgentState
@@ -79,7 +79,7 @@ def test_only_the_user_ends_a_hold(tmp_path: Path, event: Any, ends: bool) -> No
     world.bus.publish(Hold("began 9 turns"))
     world.bus.publish(event)
     assert may_begin(world, "message") == ends
-    assert len(world.of(HoldOver)) == len(world.of(TryAgain)) == ends
+    assert len(world.of(HoldOver)) == len(world.of(TryAgain)) == len(world.of(EndItem)) == ends
     phases = [each.phase for each in world.of(PhaseEntered)]
     assert phases == [Phase.HELD, Phase.UP] if ends else [Phase.HELD]
 
@@ -91,7 +91,13 @@ def test_a_hold_is_escalated_once_and_survives_its_session(tmp_path: Path) -> No
     assert [each.what for each in world.of(Escalate)] == ["Alice began 9 turns, and is held."]
     again = held(tmp_path)
     assert not may_begin(again, "message")
-    assert not again.of(Escalate)
+    assert not again.of(Escalate) and again.of(AddItem) == [
+        AddItem(
+            "held",
+            "Alice began 9 turns, and is held. To let it continue, type a prompt into its terminal, "
+            "or run `relay release --agent Alice`.",
+        )
+    ]
     asyncio.run(again.bus.ask(SessionClosed(ended=True)))
     assert may_begin(held(tmp_path), "message")
 

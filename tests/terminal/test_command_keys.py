@@ -152,4 +152,5 @@ def test_typed_keys_are_not_reports(data: bytes) -> None:
 
 
 def test_the_help_names_the_configured_prefix() -> None:
+    assert b"3 unread in your inbox" in help_text("Alice", "C-]", 3)
     assert b"Ctrl-] d " in help_text("Alice", "C-]") and b"Ctrl-A d " in help_text("Alice", "C-a")

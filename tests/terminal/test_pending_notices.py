@@ -71,6 +71,19 @@ def _pending(relay: Relay) -> list[str]:
     return list(json.loads(relay("explain", "--json", "Alice").stdout)["notices"])
 
 
+def test_a_notice_waits_in_the_inbox_until_a_terminal_shows_it(wrap_alice: Open, relay: Relay) -> None:
+    """B3: the agent draws all the time."""
+    alice = wrap_alice("sh", "-c", BOX)
+    alice.wait_for("ask")
+    _session(relay)
+    notify(relay, "the news")
+    wait_until(lambda: "the news" in relay("inbox").stdout)
+    alice.type(b"\x1dd")
+    alice.end()
+    assert "relay: the news" in "\n".join(alice.lines())
+    wait_until(lambda: "the news" not in relay("inbox").stdout)
+
+
 def test_a_notice_appears_between_two_lines(wrap_alice: Open, relay: Relay) -> None:
     alice = wrap_alice("sh", "-c", "echo up; exec cat")
     alice.wait_for("up")

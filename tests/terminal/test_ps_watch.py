@@ -94,7 +94,9 @@ def test_next_is_the_agent_that_has_waited_longest_for_the_user(relay: Relay, te
     assert relay("next", "--print", check=False).returncode == 1
     assert relay("next", "--print", "--ready").stdout == "Idle\n"
     zoe = asking_agent(relay, "Zoe")
+    wait_until(lambda: relay("next", "--print", check=False).stdout == "Zoe\n")
     asking_agent(relay, "Bob")
+    wait_until(lambda: relay("inbox").stdout.count(" question ") == 2)
     assert relay("next", "--print").stdout == "Zoe\n"
     attached = terminal(*RELAY, "next")
     attached.wait_for("Install it? [Y/n]")
@@ -104,5 +106,5 @@ def test_next_is_the_agent_that_has_waited_longest_for_the_user(relay: Relay, te
     assert attached.end() == 0
     assert "Zoe keeps running" in "\n".join(attached.lines())
     wait_until(lambda: zoe.state() != "prompting", message=zoe.log)
-    assert relay("next", "--print").stdout == "Bob\n"
+    wait_until(lambda: relay("next", "--print").stdout == "Bob\n")
     assert {row["name"] for row in ps(relay)} == {"Idle", "Zoe", "Bob"}

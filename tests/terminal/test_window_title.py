@@ -42,6 +42,18 @@ def test_the_title_names_the_agent_and_is_restored(relay: Relay, wrap: Open, ter
         assert bytes(each.output).rindex(RESTORE) > bytes(each.output).rindex(b"\x1b]2;Alice")
 
 
+def test_the_title_and_the_help_count_what_is_unread(relay: Relay, wrap: Open) -> None:
+    alice = wrap("-n", "Alice", "--agent", "claude", *AGENT)
+    alice.wait(lambda: alice.screen.title == "Alice: own", "the title names the agent")
+    relay("send", "--from", "ci", "you", "hello")
+    alice.wait(lambda: alice.screen.title == "(1) Alice: own", "the title counts it")
+    alice.type(b"\x1d?")
+    alice.wait_for("1 unread in your inbox")
+    alice.type("x")
+    relay("inbox", "done", "--all")
+    alice.wait(lambda: alice.screen.title == "Alice: own", "nothing is unread")
+
+
 def test_the_title_is_restored_in_a_terminal_that_cannot_be_reopened(terminal: Open) -> None:
     """A shim cannot reopen /dev/tty, nor the terminal of another user after `su`."""
     wrap = shlex.join([sys.executable, "-m", "relay", "wrap", "-n", "Alice", "--agent", "claude", *AGENT])
