@@ -253,7 +253,7 @@ def _broker(home: Home, directory: Path) -> Found:
 def _answers(home: Home, endpoint: Endpoint) -> Found:
     import asyncio
 
-    from relay.transport.visitor import accepts  # loads the MQTT client
+    from relay.transport.mqtt import accepts  # loads the MQTT client
 
     embedded = endpoint.kind == "embedded"
     if embedded and (last := last_replacement(str(home.broker))) and time.time() - last.at < _RECENT:

@@ -331,3 +331,16 @@ async def connected(endpoint: Endpoint, login: Login) -> AsyncIterator[MqttTrans
     """Yield a connection for a block. Raise BrokerError."""
     with contextlib.closing(await MqttTransport(endpoint, login).connect()) as transport:
         yield transport
+
+
+async def accepts(endpoint: Endpoint, login: Login) -> bool:
+    """Return True if the broker accepts `login`. Raise ConnectionLost if it does not answer.
+
+    The connection is closed; with a farewell it breaks, so that the broker publishes that.
+    """
+    try:
+        transport = await MqttTransport(endpoint, login).connect()
+    except (LoginRefused, LoginCut):  # some brokers close the connection instead of answering
+        return False
+    transport.close(politely=login.farewell is None)
+    return True

@@ -21,7 +21,7 @@ from relay import names
 from relay.errors import BrokerError
 from relay.home import Home
 from relay.message import State
-from relay.transport import acl, broker, mqtt, visitor
+from relay.transport import acl, attack, broker, mqtt
 from relay.transport.credentials import Credentials, Login
 from relay.transport.endpoint import Endpoint, endpoints
 from relay.transport.probe import probe
@@ -40,7 +40,7 @@ PASSWORDS = acl.mosquitto_passwords(TEAM)
 @pytest.fixture(autouse=True)
 def one_node(monkeypatch: pytest.MonkeyPatch) -> None:
     """Skip the wait for a cluster's nodes, which may deliver out of order; these brokers have one node."""
-    monkeypatch.setattr(visitor, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(attack, "SETTLE_SECONDS", 0.0)
 
 
 def check(url: str, agents: list[Credentials] = TEAM, *, native: int = 1) -> dict[str, tuple[Finding, str]]:
@@ -305,6 +305,6 @@ def test_an_unanswered_login_is_not_reported_as_refused(monkeypatch: pytest.Monk
 
         async def scenario() -> None:
             with pytest.raises(BrokerError, match="does not answer like an MQTT broker within"):
-                await visitor.accepts(endpoint, Login("nobody"))
+                await mqtt.accepts(endpoint, Login("nobody"))
 
         asyncio.run(scenario())
