@@ -261,7 +261,7 @@ def _answers(home: Home, endpoint: Endpoint) -> Found:
         yield WARN, f"replaced {count(last.times, 'time')}, last at {when}: {last.why}"
     try:
         if embedded:
-            broker.greet(home, endpoint)
+            broker.greet(home)
         else:
             asyncio.run(accepts(endpoint, Login("relay-doctor")))  # a refusal is an answer, too
     except BrokerError as error:

@@ -199,7 +199,7 @@ class Attack:
         async with contextlib.AsyncExitStack() as stack:
             # One connection for each filter: a broker may close it because of a forbidden filter.
             ears: list[tuple[str, str, Ear]] = []
-            for key, filter in ((key, filter) for key in filters for filter in filters[key]):
+            for key, filter in [(key, each) for key, some in filters.items() for each in some]:
                 ear = await stack.enter_async_context(self._ear(self._attacker))
                 ears.append((key, filter, ear))
                 try:

@@ -39,7 +39,7 @@ from relay.errors import BrokerError
 from relay.home import Home, private_directory
 from relay.storage.files import write_private
 from relay.storage.locks import is_held, locked, open_lock, try_lock, wait_lock
-from relay.transport import broker_supervisor, broker_watch, nats
+from relay.transport import broker_supervisor, broker_watch, nats, nats_streams
 from relay.transport.credentials import Credentials, CredentialStore
 from relay.transport.endpoint import Endpoint
 
@@ -281,14 +281,14 @@ def _password(home: Home) -> str:
     return path.read_text(encoding="utf-8")
 
 
-def greet(home: Home, endpoint: Endpoint) -> None:
-    """Log in to the running broker at `endpoint`, and have it deliver a message. Raise BrokerError."""
+def greet(home: Home) -> None:
+    """Log in to the running broker, and have it deliver a message. Raise BrokerError."""
+    address, login = (nats.HOST, native_port(home) or 0), (nats.SERVICE, _password(home))
     try:
-        login = nats.SERVICE, _password(home)
-        broker_watch.greet((endpoint.host, endpoint.port), login, broker_watch.ANSWER_SECONDS)
-    except (OSError, EOFError, ValueError) as error:
+        nats_streams.greet(address, login, broker_watch.ANSWER_SECONDS)
+    except (OSError, ValueError) as error:
         why = str(error) or type(error).__name__
-        raise BrokerError(f"the broker at {endpoint.url} does not answer properly: {why}.") from None
+        raise BrokerError(f"the embedded broker does not answer properly: {why}.") from None
 
 
 def _is_admitted(home: Home, port: int, agent: Credentials) -> bool:

@@ -225,11 +225,10 @@ def _encrypted(endpoint: Endpoint) -> ProbeResult:
 async def _native(endpoint: Endpoint, agents: Sequence[Credentials], port: int) -> ProbeResult:
     """Try the port for NATS clients."""
     logins = [for_endpoint(endpoint, agent) for agent in agents]
+    address = endpoint.host, port
     for user, password in {(None, None), *((login.user, login.password) for login in logins)}:
         try:
-            admitted = await asyncio.to_thread(
-                nats_streams.admits, endpoint.host, port, user, password, ARRIVE_SECONDS
-            )
+            admitted = await asyncio.to_thread(nats_streams.admits, address, (user, password), ARRIVE_SECONDS)
         except (OSError, ValueError):
             return ProbeResult("native", Finding.HOLDS, f"nothing answers as NATS at port {port}.")
         if admitted:

@@ -21,10 +21,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
+import packets
+
 from relay.home import Home
 from relay.message import Message, Priority, State
 from relay.messaging.envelope import Envelope, Receipt, encode
-from relay.transport import broker, packets, presence, topics
+from relay.transport import broker, presence, topics
 from relay.transport.presence import Presence
 
 MB = 1 << 20

@@ -20,7 +20,7 @@ from relay.errors import BrokerError
 from relay.home import Home, private_directory
 from relay.storage import locks
 from relay.storage.locks import is_held, open_lock, try_lock
-from relay.transport import broker, broker_supervisor, broker_watch, nats
+from relay.transport import broker, broker_supervisor, nats
 from relay.transport.endpoint import Endpoint
 from support import many, wait_until
 
@@ -72,7 +72,7 @@ def test_a_broker_with_settings_of_another_version_is_replaced(
     endpoint, credentials = broker.admit(home, "default", "Alice")
     assert endpoint.port == before.port and endpoint.pid != before.pid
     assert broker.status(home) == endpoint
-    broker_watch.greet((endpoint.host, endpoint.port), ("relay", (home.broker / "service").read_text()), 30)
+    broker.greet(home)
     assert (home.broker / broker_supervisor.KEEP).exists() is keep
     assert broker.admit(home, "default", "Alice") == (endpoint, credentials)
 
