@@ -23,7 +23,6 @@ from relay.injection.events import InjectionEnded, MayBegin
 from relay.lifecycle import Describe, Identity
 from relay.message import Message, OutgoingMessage, Priority, State
 from relay.messaging.delivery_tracker import DeliveryTracker
-from relay.messaging.envelope import is_id
 from relay.messaging.events import (
     MessageExchanged,
     MessageGiven,
@@ -38,6 +37,7 @@ from relay.place import REQUEST, Place
 from relay.state.events import PromptSubmitted
 from relay.storage.journal import Journal
 from relay.terminal.events import Notify, NotifyDesktop
+from relay.transport.wire import is_id
 
 if TYPE_CHECKING:
     from relay.messaging.client import MessagingClient

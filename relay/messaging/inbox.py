@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable
 from relay.dataclass import replace
 from relay.errors import LedgerError, MessageRefused
 from relay.message import MAX_BODY, Message, State
-from relay.messaging.envelope import Envelope, ForeignPayload, Receipt
+from relay.messaging.envelope import Envelope, Receipt
 from relay.messaging.ledger_database import (
     COLUMNS,
     KEEP_TURN,
@@ -24,6 +24,7 @@ from relay.messaging.ledger_database import (
     message_of,
 )
 from relay.messaging.name_owners import TYPING, addressee, is_run
+from relay.transport.wire import ForeignPayload
 
 KEEP_DAYS = 30
 """Days for which settled messages are kept; their ids are not accepted twice."""

@@ -33,7 +33,7 @@ from relay.clock import until_tick
 from relay.dataclass import dataclass, field
 from relay.errors import BrokerError, HomeError, RelayError
 from relay.home import Home
-from relay.messaging.envelope import Envelope, ForeignPayload, Receipt, decode, encode
+from relay.messaging.envelope import Envelope, Receipt, decode, encode
 from relay.messaging.ledger import Ledger
 from relay.messaging.presence_tracker import Attendance
 from relay.storage.sqlite import Writer
@@ -41,6 +41,7 @@ from relay.transport import topics
 from relay.transport.connector import Connector
 from relay.transport.mqtt import IN_FLIGHT, MqttTransport
 from relay.transport.name_claims import is_present
+from relay.transport.wire import ForeignPayload
 
 RETRY = Backoff(5.0, 60.0, jitter=(0.8, 1.2))
 """The waits until a message without a receipt is published again while its receiver is online."""

@@ -24,18 +24,19 @@ from relay.dataclass import dataclass, field, replace
 from relay.errors import LedgerError
 from relay.eventbus import Event
 from relay.message import Message, State
-from relay.messaging.envelope import Envelope, ForeignPayload, Receipt, copied, decode
+from relay.messaging.envelope import Envelope, Receipt, copied, decode
 from relay.messaging.events import MessageStored, OutcomeReported, StatusReported
 from relay.messaging.inbox import NEWS
 from relay.messaging.ledger import Ledger
 from relay.messaging.presence_listener import PresenceListener
 from relay.messaging.publisher import Publisher
 from relay.storage.sqlite import Writer
-from relay.transport import name_claims, presence, topics
+from relay.transport import presence, topics
 from relay.transport.announcer import Announcer
 from relay.transport.arrivals import MAX_RECEIPT, Inbound
 from relay.transport.mqtt import MqttTransport
-from relay.transport.name_claims import NameClaim
+from relay.transport.presence import NameClaim
+from relay.transport.wire import ForeignPayload
 
 TROUBLE_OVER = 150.0
 """Seconds after which trouble with the ledger is over; everything that waits was retried by then."""
@@ -281,9 +282,7 @@ class Receiver:
             self._known -= known
 
     def _hear(self, inbound: Inbound, level: str) -> None:
-        heard = presence.decode(inbound.payload, level) or name_claims.decode(inbound.payload, level)
-        if heard is None:
-            raise ForeignPayload("neither an announcement nor a claim")
+        heard = presence.decode(inbound.payload, level)
         own = names.same(heard.name, self.name)
         if isinstance(heard, NameClaim):
             if own and heard.session != self.announcer.session:

@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 
 from relay.message import MAX_BODY, Message, State
 from relay.messaging.envelope import (
-    MAX_SHORT,
     Envelope,
-    ForeignPayload,
     Receipt,
     copied,
     copy_of,
@@ -22,6 +20,7 @@ from relay.messaging.envelope import (
 )
 from relay.transport import topics
 from relay.transport.arrivals import MAX_RECEIPT
+from relay.transport.wire import MAX_SHORT, ForeignPayload
 
 TO_BOB = topics.InboxTopic("default", "bob", "alice")
 TO_ALICE = topics.InboxTopic("default", "alice", "bob")
@@ -73,6 +72,7 @@ FOREIGN = [
     b"[" * 100_000,
     changed(v=2),
     changed(kind="command"),
+    changed(kind=[]),
     changed(**{"from": "Mallory"}),
     changed(**{"from": "you"}),
     changed(to="Carol"),

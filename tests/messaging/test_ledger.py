@@ -16,11 +16,12 @@ from relay import names
 from relay.errors import LedgerError, MessageRefused
 from relay.message import MAX_BODY, Message, State
 from relay.messaging import inbox
-from relay.messaging.envelope import Envelope, ForeignPayload, Receipt
+from relay.messaging.envelope import Envelope, Receipt
 from relay.messaging.inbox import InboxFull
 from relay.messaging.ledger import KEEP_DAYS, Ledger
 from relay.messaging.runaway import Limits
 from relay.messaging.unread import UNREAD, number_of_unread
+from relay.transport.wire import ForeignPayload
 
 TEAM = "default"
 
