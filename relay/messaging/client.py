@@ -177,7 +177,7 @@ class MessagingClient:
             await _enter(self._resources, self._connector.use())
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._sweep())
-                self._rung(Rings(mail=[], all=True, injected=[]))
+                self._rung(Rings(mail=False, all=True, injected=[]))
                 self._bell.listen(self._rung)
                 tasks.create_task(self._stay_connected())
         except ExceptionGroup as group:
@@ -377,8 +377,8 @@ class MessagingClient:
         told = [self._receiver.injected(*each) for each in rings.injected]
         if rings.all or not all(told):
             self._receiver.look_soon()
-        for id in rings.mail:
-            self._receiver.look_soon(id)
+        elif rings.mail:
+            self._receiver.look_soon(outcomes=False)
         if rings.all:  # a receiver in another home may have appeared
             self._receiver.publisher.wake()
 

@@ -18,23 +18,23 @@ from typing import TYPE_CHECKING, Self
 
 from relay.dataclass import dataclass
 from relay.home import Home, private_directory
-from relay.message import Message, State
+from relay.message import Message
 from relay.transport.topics import level
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
-_MAIL, _ALL, _INJECTED = "mail ", "all", "injected "
+_MAIL, _ALL, _INJECTED = "mail", "all", "injected "
 
 
 @dataclass(frozen=True, slots=True)
 class Rings:
-    """Rings at one time. mail: look for the new messages with these ids. all: look for everything.
+    """Rings at one time. mail: look for new messages. all: look for everything.
 
     injected: the messages that were given to their receivers: id, route, role.
     """
 
-    mail: list[str]
+    mail: bool
     all: bool
     injected: list[tuple[str, str | None, str | None]]
 
@@ -68,17 +68,13 @@ class Doorbell:
         self._loop.add_reader(self._reader, lambda: rung(self._read()))
 
     def _read(self) -> Rings:
-        lines, mail, injected = [], [], []
+        lines: list[str] = []
         with contextlib.suppress(BlockingIOError):
             # Whole lines: as much as a FIFO holds (pipe(7)).
             lines = os.read(self._reader, 1 << 16).decode().splitlines()
-        for line in lines:
-            if line.startswith(_INJECTED):
-                id, route, role = line.removeprefix(_INJECTED).split(" ")
-                injected.append((id, route or None, role or None))
-            elif line.startswith(_MAIL):
-                mail.append(line.removeprefix(_MAIL))
-        return Rings(mail, _ALL in lines, injected)
+        told = [line.split(" ")[1:] for line in lines if line.startswith(_INJECTED)]
+        injected = [(id, route or None, role or None) for id, route, role in told]
+        return Rings(_MAIL in lines, _ALL in lines, injected)
 
 
 def make_fifo(path: Path) -> Path:
@@ -93,9 +89,9 @@ def make_fifo(path: Path) -> Path:
 
 
 def ring_for(home: Home, team: str, messages: Iterable[Message]) -> None:
-    """Ring the bells of the receivers for which `messages`, just sent, are stored in this home."""
-    for to, message in {each.to: each for each in messages if each.state is State.STORED}.items():
-        ring(home, team, to, f"{_MAIL}{message.id}")
+    """Ring the bells of the receivers of `messages`, just sent: some may be of this home."""
+    for to in {each.to for each in messages}:
+        ring(home, team, to, _MAIL)
 
 
 def ring_back(

@@ -6,7 +6,6 @@ that is not its topic's, not JSON) is foreign: `decode` raises, and its caller c
 
 from __future__ import annotations
 
-import re
 from operator import attrgetter
 from typing import Any
 
@@ -16,7 +15,6 @@ from relay.message import MAX_BODY, Message, Priority, State
 from relay.transport import topics, wire
 from relay.transport.wire import ForeignPayload, optional
 
-_COPY = re.compile(rb'\{"v":%d,"kind":"message","id":"([0-9a-f]+)","seq":0,' % wire.VERSION)
 MAX_PAYLOAD = 6 * MAX_BODY + 8192
 """Maximum bytes; JSON writes a control character as six (RFC 8259 section 7); the other fields are short."""
 
@@ -120,15 +118,6 @@ def origin_of(ledger: str, priority: Priority, owner: str | None) -> str:
 def copy_of(message: Message, ledger: str) -> Envelope:
     """Return the envelope of a message within the home of `ledger`, for whoever listens on the broker."""
     return Envelope(message, origin_of(ledger, message.priority, None), 0, 0, home=ledger)
-
-
-def copied(payload: bytes) -> str | None:
-    """Return the id of a message within the receiver's home if `payload` is a copy of it (`copy_of`).
-
-    Whoever sent it, a copy says only *look*: nothing else in it is read.
-    """
-    found = _COPY.match(payload)
-    return None if found is None else found[1].decode()
 
 
 def encode(item: Envelope | Receipt) -> bytes:

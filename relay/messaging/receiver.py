@@ -3,7 +3,7 @@
 transport: each publisher in turn
           ─→ topics, envelope: does it match its topic? ───┬→ inbox.store, a receipt ─┐
                                                            ├→ transit.receipt ────────┤
-                                                           ├→ it is from this home ───┴→ look
+                                                           │                          └→ look
                                                            └→ announcer, presence_listener
     look: what does the ledger have? ─→ MessageStored, OutcomeReported
 """
@@ -24,7 +24,7 @@ from relay.dataclass import dataclass, field, replace
 from relay.errors import LedgerError
 from relay.eventbus import Event
 from relay.message import Message, State
-from relay.messaging.envelope import Envelope, Receipt, copied, decode
+from relay.messaging.envelope import Envelope, Receipt, decode
 from relay.messaging.events import MessageStored, OutcomeReported, StatusReported
 from relay.messaging.inbox import NEWS
 from relay.messaging.ledger import Ledger
@@ -122,10 +122,9 @@ class Receiver:
     ignored: int = 0
     _seen: int = field(default=0, init=False)  # the turn of the last message reported
     _looking: asyncio.Future[Any] | None = field(default=None, init=False)  # the last look
-    _wanted: set[str] = field(default_factory=set, init=False)  # ids to look for; "": everything
+    _again: bool | None = field(default=None, init=False)  # another look is due; True: for outcomes, too
     _in_flight: dict[str, Message] = field(default_factory=dict, init=False)  # the latest ones sent, by id
     _known: set[str] = field(default_factory=set, init=False)  # their outcomes are reported, not recorded
-    _recent: deque[str] = field(default_factory=lambda: deque(maxlen=NEWS), init=False)  # the latest ids
 
     async def run(self, transport: MqttTransport) -> None:
         """Receive over `transport` until it is lost. Raise ConnectionLost."""
@@ -158,9 +157,6 @@ class Receiver:
         """Hand the ledger a payload for the agent, unless it has the message. Raise ForeignPayload."""
         if inbound.retained:
             raise ForeignPayload("retained, as no message is")  # it would come with each subscription
-        if (id := copied(inbound.payload)) is not None:
-            self.look_soon(id)  # unless the bell was faster than the broker
-            return None
         if (taking := self._take(decode(inbound.payload, topic))) is not None:
             taking.add_done_callback(partial(self._taken, inbound))
         return taking
@@ -205,23 +201,19 @@ class Receiver:
         self._looking.add_done_callback(self._looked)
         return self._looking
 
-    def look_soon(self, id: str = "") -> None:
-        """Look once the running look is over; for a message `id`, only if that look has not found it.
-
-        "": look for outcomes, too. The sweep tries again if the ledger cannot be read.
-        """
-        self._wanted.add(id)
+    def look_soon(self, *, outcomes: bool = True) -> None:
+        """Look once the running look is over. The sweep tries again if the ledger cannot be read."""
+        self._again = outcomes or bool(self._again)
         if self._looking is None or self._looking.done():
             self._looked()
 
     def _looked(self, end: asyncio.Future[Any] | None = None) -> None:
         if end is not None and not end.cancelled() and isinstance(error := end.exception(), LedgerError):
             self.status.trouble(error)
-        wanted = self._wanted.difference(self._recent)
-        self._wanted.clear()
-        if wanted:
+        outcomes, self._again = self._again, None
+        if outcomes is not None:
             with contextlib.suppress(LedgerError):  # the client has been closed meanwhile
-                self.look(outcomes="" in wanted)
+                self.look(outcomes=outcomes)
 
     def _report(self, outcomes: list[Message], arrived: list[tuple[int, Message]]) -> None:
         for message in outcomes:
@@ -233,7 +225,6 @@ class Receiver:
         for turn, message in arrived:
             if turn > self._seen:  # another look may have reported it meanwhile
                 self._seen = turn
-                self._recent.append(message.id)
                 self.publish(MessageStored(message))
         if len(arrived) >= NEWS:
             self.look_soon()
@@ -260,8 +251,7 @@ class Receiver:
     def _take(self, item: Envelope | Receipt) -> asyncio.Future[Any] | None:
         """Hand `item` to the ledger. The awaitable raises ForeignPayload and LedgerError."""
         if isinstance(item, Envelope) and item.sequence == 0:
-            self.look_soon(item.message.id)
-            return None
+            return None  # a copy of what the ledger has (`copy_of`), whoever sent it
 
         def take(ledger: Ledger) -> None:
             if isinstance(item, Receipt):

@@ -89,29 +89,11 @@ def credentials(home: Home, team: str, name: str) -> Credentials:
     return _store(home).get(team, name)
 
 
-def known_credentials(home: Home, team: str, name: str) -> Credentials | None:
-    """Return the credentials of `name` in `team`; None if this home has none."""
+@contextlib.contextmanager
+def credential_store(home: Home) -> Iterator[CredentialStore]:
+    """Yield the credentials of `home` for a block, then tell a running broker what has changed."""
     with _election(home):
-        return _store(home).find(team, name)
-
-
-def everybody(home: Home, team: str | None = None) -> list[Credentials]:
-    """Return the credentials of everyone in `team` (None: in all teams) in `home`."""
-    with _election(home):
-        return list(_store(home).all(team))
-
-
-def adopt(home: Home, credentials: Credentials) -> None:
-    """Store credentials from another home, and tell a running broker."""
-    with _election(home):
-        _store(home).put(credentials)
-        _reload(home, status(home))
-
-
-def dismiss(home: Home, team: str, name: str) -> None:
-    """Forget the credentials of `name`; a running broker closes its connections."""
-    with _election(home):
-        _store(home).remove(team, name)
+        yield _store(home)
         _reload(home, status(home))
 
 

@@ -19,6 +19,7 @@ from relay.messaging.name_owners import Owner
 from relay.messaging.runaway import Limits
 from relay.names import PERSON
 from relay.transport import broker
+from relay.transport.credentials import Credentials
 from support import PATIENCE, eventually
 
 UNGUARDED = Limits(rate=0, depth=0, broadcasts=0)
@@ -158,6 +159,12 @@ async def register(home: Home, name: str, *, here: bool = True) -> None:
 def far_from(home: Home) -> Home:
     """Return another home, always the same one."""
     return Home.from_env({"RELAY_HOME": str(home.state.parent.parent / "far")}).ensure()
+
+
+def adopt(home: Home, credentials: Credentials) -> None:
+    """Store credentials from another home, as `relay broker credentials import` does."""
+    with broker.credential_store(home) as store:
+        store.put(credentials)
 
 
 async def abroad(home: Home, name: str, *, team: str = "default", **more: Any) -> Agent:

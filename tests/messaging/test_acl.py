@@ -13,7 +13,7 @@ from pathlib import Path
 
 import aiomqtt
 import pytest
-from clients import Agent, far_from, running
+from clients import Agent, adopt, far_from, running
 
 from guarded import GuardedMosquitto
 from ledgers import in_ledger, post
@@ -66,7 +66,7 @@ def test_agents_communicate_under_relays_access_list(home: Home, tmp_path: Path)
 
     async def scenario(url: str) -> None:
         far = far_from(home)
-        await asyncio.to_thread(broker.adopt, far, agents[1])
+        await asyncio.to_thread(adopt, far, agents[1])
         async with (
             running(Agent(home, "Alice", url=url)) as alice,
             running(Agent(far, "Bob.B", url=url)) as bob,
@@ -86,7 +86,7 @@ def test_a_refused_login_is_shown_as_the_reason_that_messages_wait(home: Home, t
 
     async def scenario(url: str) -> None:
         far = far_from(home)
-        await asyncio.to_thread(broker.adopt, far, agents[1])
+        await asyncio.to_thread(adopt, far, agents[1])
         async with (
             running(Agent(home, "Alice", url=url)) as alice,
             running(Agent(far, "Bob", url=url)) as bob,

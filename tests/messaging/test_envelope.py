@@ -13,8 +13,6 @@ from relay.message import MAX_BODY, Message, State
 from relay.messaging.envelope import (
     Envelope,
     Receipt,
-    copied,
-    copy_of,
     decode,
     encode,
 )
@@ -42,13 +40,6 @@ def changed(**fields: Any) -> bytes:
 def test_a_message_survives_encoding(body: str) -> None:
     parcel = Envelope(Message("id", "Alice", "Bob", body, 1.0, State.STORED), "origin", 1, 1)
     assert decode(encode(parcel), TO_BOB) == parcel
-
-
-def test_only_a_copy_of_a_message_within_a_home_is_read_as_one() -> None:
-    message = Message("0123456789abcdef", "Alice", "Bob", 'x {"v":1,"kind":"message","id":"ab","seq":0,', 1.0)
-    assert copied(encode(copy_of(message, "0123456789abcdef"))) == message.id
-    assert copied(encode(Envelope(message, "origin", 1, 1))) is None
-    assert copied(encode(Receipt(message.id, "Bob", "Alice", State.STORED))) is None
 
 
 @pytest.mark.parametrize("state", [State.STORED, State.INJECTED, State.UNCERTAIN, State.REJECTED])

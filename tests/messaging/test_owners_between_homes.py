@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from clients import Agent, running
+from clients import Agent, adopt, running
 
 from ledgers import in_ledger, post
 from relay.backoff import Backoff
@@ -32,7 +32,7 @@ def third(tmp_path: Path) -> Home:
 def agent(home: Home, there: Home, owner: Owner, name: str = "claude") -> Agent:
     """Return an agent of the home `there` on the embedded broker of `home`."""
     endpoint, own = broker.admit(home, "default", name)
-    broker.adopt(there, own)
+    adopt(there, own)
     return Agent(there, name, url=f"mqtt://{endpoint.host}:{endpoint.port}", owner=owner)
 
 
