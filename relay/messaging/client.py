@@ -452,7 +452,6 @@ class MessagingClient:
                 self._listener.end()
                 await self._receiver.announcer.goodbye(transport)
                 transport.close()
-                self._receiver.finish(transport)
 
     async def _use(self, transport: MqttTransport) -> None:
         async with asyncio.TaskGroup() as tasks:

@@ -33,7 +33,7 @@ from relay.messaging.publisher import Publisher
 from relay.storage.sqlite import Writer
 from relay.transport import presence, topics
 from relay.transport.announcer import Announcer
-from relay.transport.arrivals import MAX_RECEIPT, Inbound
+from relay.transport.arrivals import Inbound
 from relay.transport.mqtt import MqttTransport
 from relay.transport.presence import NameClaim
 from relay.transport.wire import ForeignPayload
@@ -141,17 +141,6 @@ class Receiver:
                         raise ForeignPayload("not a topic of ours")
             while taking and (taking[0].done() or len(taking) > TAKING):
                 await asyncio.wait([taking.popleft()])
-
-    def finish(self, transport: MqttTransport) -> None:
-        """Process the receipts that arrived over `transport`, now closed: the broker has forgotten them.
-
-        Senders that got no receipt publish their messages again.
-        """
-        for inbound in transport.left():
-            topic = topics.parse(inbound.topic)
-            if len(inbound.payload) <= MAX_RECEIPT and isinstance(topic, topics.InboxTopic):
-                with self._tolerant(inbound):
-                    self._hand_over(inbound, topic)
 
     def _hand_over(self, inbound: Inbound, topic: topics.InboxTopic) -> asyncio.Future[Any] | None:
         """Hand the ledger a payload for the agent, unless it has the message. Raise ForeignPayload."""

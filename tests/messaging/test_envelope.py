@@ -17,18 +17,12 @@ from relay.messaging.envelope import (
     encode,
 )
 from relay.transport import topics
-from relay.transport.arrivals import MAX_RECEIPT
-from relay.transport.wire import MAX_SHORT, ForeignPayload
+from relay.transport.wire import ForeignPayload
 
 TO_BOB = topics.InboxTopic("default", "bob", "alice")
 TO_ALICE = topics.InboxTopic("default", "alice", "bob")
 MESSAGE = Message("id-1", "Alice", "Bob", "hello", 12.5, State.STORED, "thread")
 PARCEL = Envelope(MESSAGE, "origin", 3, 2)
-
-
-def test_the_longest_receipt_fits_into_the_room_reserved_for_it() -> None:
-    long = Receipt("x" * 64, "b" * 64, "a" * 64, State.UNCERTAIN, "\x01" * MAX_SHORT, "native", "system")
-    assert len(encode(long)) <= MAX_RECEIPT
 
 
 def changed(**fields: Any) -> bytes:
