@@ -53,7 +53,7 @@ ELECTING = Backoff(0.2, 0.2, jitter=(0.8, 1.2))
 """The same in the first RECONNECT.last seconds after a cluster is lost."""
 
 SWEEP_EVERY = 15.0
-"""Approximate seconds between two sweeps for expired messages."""
+"""Approximate seconds between two looks for what nobody has notified this client of, and for what expires."""
 
 STARTING_RETRY = 0.05
 """Seconds between two attempts to send to an agent that is starting."""
@@ -392,8 +392,9 @@ class MessagingClient:
                     pruned = time.monotonic()
                 await self._ledger.run(self._expire)
                 await self._receiver.look()
-                # Another process may have settled messages: for the user, or for a dead session.
+                # Another process may have sent or settled messages: for the user, or for a dead session.
                 self._receiver.publisher.wake()
+                self._proxies.wake()
                 self._status.calm()
             except LedgerGone:
                 raise

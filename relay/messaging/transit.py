@@ -16,7 +16,7 @@ from typing import Any
 
 from relay import names
 from relay.backoff import Backoff
-from relay.message import Priority, State
+from relay.message import State
 from relay.messaging.envelope import Envelope, Receipt, copy_of, origin_of
 from relay.messaging.ledger_database import (
     COLUMNS,
@@ -139,7 +139,10 @@ class Transit:
         return envelopes
 
     def park(self, team: str, sender: str, present: Callable[[str, str | None], bool]) -> None:
-        """Defer messages due for receivers (name, owner) that are not `present` until they appear."""
+        """Defer messages due for receivers (name, owner) that are not `present` until they appear.
+
+        Call it in one transaction with what `present` reads: one that appears meanwhile would be missed.
+        """
         due = f"{_SENDER} AND {PENDING} AND due <= ?"
         values = (*keys(team, sender), self._db.now())
         receivers = self._db.rows(f"SELECT DISTINCT recipient, owner FROM messages WHERE {due}", *values)
@@ -149,18 +152,6 @@ class Transit:
                 db.executemany(
                     f"UPDATE messages SET due = NULL WHERE {due} AND to_key = ? AND owner IS ?", absent
                 )
-
-    def reopen(self, team: str, sender: str, present: Callable[[str, str | None], bool]) -> None:
-        """Make messages in their window due if they still wait for a `present` receiver (name, owner)."""
-        who = keys(team, sender)
-        waits = f"{_SENDER} AND {PENDING} AND due IS NULL"
-        rows = self._db.rows(f"SELECT DISTINCT recipient, owner FROM messages WHERE {waits}", *who)
-        here = [(names.key(to), owner) for to, owner in rows if present(to, owner)]
-        if here:
-            with self._db.transaction() as db:
-                for to, owner in here:
-                    for priority in Priority:
-                        _slide(db, (*who, to, priority.rank, owner), self._db.now())
 
     def next_due(self, team: str, sender: str) -> float | None:
         """Return the seconds until a message of `sender` is due, at least 0; None if there is none."""

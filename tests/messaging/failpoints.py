@@ -32,7 +32,7 @@ from relay.errors import MessageRefused
 from relay.eventbus import Event
 from relay.home import Home
 from relay.message import Message, OutgoingMessage, State
-from relay.messaging import publisher
+from relay.messaging import client, publisher
 from relay.messaging.client import MessagingClient
 from relay.messaging.envelope import Receipt
 from relay.messaging.events import MessageStored
@@ -185,7 +185,6 @@ TRANSACTIONS = [
     Point(_TRANSIT + "begin"),
     Point(_TRANSIT + "end"),
     Point(_TRANSIT + "park"),
-    Point(_TRANSIT + "reopen"),
     Point(_TRANSIT + "ask"),
     Point(_TRANSIT + "hindered"),
     Point(_CHANNELS + "join"),
@@ -394,7 +393,7 @@ def _main(actor: Actor, commands: Connection, failpoint: Failpoint | None, liste
         return [receipt for receipt in receipts(*arguments) if receipt.state is not State.STORED]
 
     Inbox.receipts = final_receipts  # type: ignore[method-assign]
-    publisher.LEDGER_CHECK_EVERY = 0.2
+    client.SWEEP_EVERY = 0.2
     publisher.RETRY = Backoff(0.2, 60.0)
     name_claims.OBJECTION_SECONDS = 0.5
     if not listens:

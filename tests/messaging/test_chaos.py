@@ -260,10 +260,6 @@ def nobody_present(name: str, owner: str | None) -> bool:
     return False
 
 
-def everybody_present(name: str, owner: str | None) -> bool:
-    return True
-
-
 def everybody_away(name: str) -> bool:
     return True
 
@@ -306,7 +302,6 @@ def test_a_killed_transaction_happens_completely_or_not_at_all(
         "Transit.begin": partial(call, path, "transit.begin", TEAM, "Frank"),
         "Transit.end": partial(call, path, "transit.end", TEAM, "Bob"),
         "Transit.park": partial(call, path, "transit.park", TEAM, names.PERSON, nobody_present),
-        "Transit.reopen": partial(call, path, "transit.reopen", TEAM, "Alice", everybody_present),
         "Transit.ask": partial(call, path, "transit.ask", TEAM, "Alice", str),
         "Transit.hindered": partial(call, path, "transit.hindered", TEAM, names.PERSON, "the broker is away"),
         "ChannelRegistry.join": partial(call, path, "channels.join", TEAM, "some", "Carol"),

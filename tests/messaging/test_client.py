@@ -250,7 +250,6 @@ def test_a_message_queued_as_its_senders_connection_ends_is_published_immediatel
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It used to wait for the next look into the ledger, some 15 seconds later."""
-    monkeypatch.setattr(publisher, "LEDGER_CHECK_EVERY", 3600.0)
     monkeypatch.setattr(publisher, "LINGER", 0.0)
 
     async def scenario() -> None:

@@ -13,7 +13,7 @@ from relay.backoff import Backoff
 from relay.errors import ReceiverEnded, UnknownRecipient
 from relay.home import Home
 from relay.message import State
-from relay.messaging import publisher, transit
+from relay.messaging import client, publisher, transit
 from relay.messaging.name_owners import Owner
 from relay.transport import broker
 from support import eventually
@@ -103,7 +103,7 @@ def test_an_outcome_that_nobody_received_is_requested(
 ) -> None:
     """The message used to stay *stored* forever if its sender's connection had ended by then."""
     monkeypatch.setattr(publisher, "LINGER", 2.0)
-    monkeypatch.setattr(publisher, "LEDGER_CHECK_EVERY", 0.5)
+    monkeypatch.setattr(client, "SWEEP_EVERY", 0.5)
     monkeypatch.setattr(transit, "ASK", Backoff(1.0, 3600.0))
 
     async def scenario() -> None:

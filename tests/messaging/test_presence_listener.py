@@ -17,7 +17,7 @@ from clients import Agent, register, running
 
 from relay.home import Home
 from relay.message import State
-from relay.messaging import presence_listener, publisher
+from relay.messaging import client, presence_listener
 from relay.messaging.presence_tracker import Heard, PresenceTracker
 from relay.messaging.receiver import Receiver
 from relay.transport import broker, presence, topics
@@ -193,7 +193,7 @@ def test_another_session_takes_over_when_the_listener_hangs(
 def test_a_sender_that_is_not_the_listener_sends_as_soon_as_its_receiver_appears(
     home: Home, far: Home, monkeypatch: pytest.MonkeyPatch, was_here: bool
 ) -> None:
-    monkeypatch.setattr(publisher, "LEDGER_CHECK_EVERY", 3600.0)
+    monkeypatch.setattr(client, "SWEEP_EVERY", 3600.0)
 
     async def scenario() -> None:
         await register(home, "Carol", here=was_here)
