@@ -69,8 +69,6 @@ CREATE TABLE pairs (
 CREATE TABLE members (
     team TEXT NOT NULL, channel_key TEXT NOT NULL, key TEXT NOT NULL,
     channel TEXT NOT NULL, name TEXT NOT NULL,
-    joined INTEGER NOT NULL,           -- 0: has left (no longer written: the row is deleted)
-    time REAL NOT NULL,
     PRIMARY KEY (team, channel_key, key)) WITHOUT ROWID;
 CREATE TABLE streams (
     team TEXT NOT NULL, sender_key TEXT NOT NULL, to_key TEXT NOT NULL, priority INTEGER NOT NULL,
@@ -128,7 +126,7 @@ CREATE INDEX messages_rate ON messages (team, sender_key, to_key, accepted) WHER
 """
 
 SCHEMA = Schema(
-    version=9,
+    version=10,
     tables=[*_TABLES.split(";\n")[:-1], "INSERT INTO meta (origin) VALUES (lower(hex(randomblob(8))))"],
     indexes=_INDEXES.split(";\n")[:-1],
 )

@@ -27,7 +27,6 @@ import json
 import os
 import secrets
 import select
-import shutil
 import signal
 import subprocess
 import sys
@@ -212,8 +211,6 @@ def _launch(home: Home, alive: int, port: int | None, *, foreground: bool) -> su
             try:
                 log = os.open(_log(home), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
                 until_started.callback(os.close, log)
-                # Left by a version that kept mail there.
-                shutil.rmtree(home.broker / "jetstream", ignore_errors=True)
                 # One that was killed has left it, and its pids may be those of other programs by now.
                 (home.broker / "endpoint.json").unlink(missing_ok=True)
                 _configure(home, port)
