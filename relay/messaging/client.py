@@ -118,24 +118,17 @@ class MessagingClient:
             resources.push_async_callback(asyncio.to_thread, ledger.close)
             origin = await ledger.run(begin)
             bell = resources.enter_context(Doorbell(home, team, name))
+            tracker = PresenceTracker(home, ledger, bus, team, name, origin)
             whose = None if owner is None else owner.id
-            limits = limits or Limits()
-            return cls(
-                home, team, name, bus, connector, ledger, origin, limits, publish, bell, resources, whose
-            )
+            return cls(tracker, connector, limits or Limits(), publish, bell, resources, whose)
         except BaseException:
             await resources.aclose()
             raise
 
     def __init__(
         self,
-        home: Home,
-        team: str,
-        name: str,
-        bus: str,
+        tracker: PresenceTracker,
         connector: Connector,
-        ledger: Writer[Ledger],
-        origin: str,
         limits: Limits,
         publish: Callable[[Event], None],
         bell: Doorbell,
@@ -143,18 +136,16 @@ class MessagingClient:
         owner: str | None,
     ) -> None:
         """Call `open` instead. resources: released by `close`. owner: the owner's id."""
-        self.team = team
-        self.name = name
+        self.team, self.name = team, name = tracker.team, tracker.name
         self._connector = connector
-        self._ledger = ledger
+        self._ledger = ledger = tracker.ledger
         self._bell = bell
         self._limits = limits
         self._resources = resources
         self._status = ConnectionStatus(publish)
-        tracker = PresenceTracker(home, ledger, bus, team, name, origin)
-        announcer = Announcer(team, name, origin, self._standing, owner or "")
-        publisher = Publisher(ledger, team, name, bus)
-        self._proxies = ProxyPublishers(home, ledger, team, connector, bus)
+        announcer = Announcer(team, name, tracker.origin, self._standing, owner or "")
+        publisher = Publisher(ledger, team, name, tracker.bus)
+        self._proxies = ProxyPublishers(tracker.home, ledger, team, connector, tracker.bus)
         self.ended = False  # `run` is over, or about to be
         self._listener = PresenceListener(
             tracker, lambda: announcer.boot, self._status.trouble, self._proxies.wake
