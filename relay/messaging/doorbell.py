@@ -46,7 +46,13 @@ class Doorbell:
 
     def __init__(self, home: Home, team: str, name: str) -> None:
         """Create and open the FIFO. Raise OSError."""
-        path = make_fifo(_path(home, team, name))
+        path = _path(home, team, name)
+        private_directory(path.parent)
+        with contextlib.suppress(FileNotFoundError):
+            if not stat.S_ISFIFO(path.lstat().st_mode):
+                path.unlink()
+        with contextlib.suppress(FileExistsError):
+            os.mkfifo(path, 0o600)
         self._reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
         # Our own writer prevents end of file, which would make the reader ready for ever.
         self._writer = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -75,17 +81,6 @@ class Doorbell:
         told = [line.split(" ")[1:] for line in lines if line.startswith(_INJECTED)]
         injected = [(id, route or None, role or None) for id, route, role in told]
         return Rings(_MAIL in lines, _ALL in lines, injected)
-
-
-def make_fifo(path: Path) -> Path:
-    """Create a FIFO of this user's at `path`, unless there is one, and return `path`. Raise OSError."""
-    private_directory(path.parent)
-    with contextlib.suppress(FileNotFoundError):
-        if not stat.S_ISFIFO(path.lstat().st_mode):
-            path.unlink()
-    with contextlib.suppress(FileExistsError):
-        os.mkfifo(path, 0o600)
-    return path
 
 
 def ring_for(home: Home, team: str, messages: Iterable[Message]) -> None:

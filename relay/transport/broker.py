@@ -48,15 +48,10 @@ LINGER = 60.0
 _PACKAGES = str(Path(__file__).parents[2])
 _ELECTION_SECONDS = 15.0
 _ASKING = 0.2  # seconds; another process's `status` takes the lock for a moment
-_PORTS_TAKEN = 3  # attempts to start, each at another port, if other programs are faster
 _START_SECONDS = broker_supervisor.START_SECONDS + 2
 _STOP_SECONDS = broker_supervisor.STOP_SECONDS + 3
 _TERMINATE_AGAIN = 1.0
 _RELOAD_SECONDS = 5.0
-
-
-class PortTaken(BrokerError):
-    """Another program took the broker's port just before the broker could."""
 
 
 def ensure(home: Home, *, port: int | None = None, keep: bool = False) -> Endpoint:
@@ -186,13 +181,7 @@ def _ensure(home: Home, port: int | None) -> Endpoint:
                     raise BrokerError(
                         "a broker without a supervisor does not stop; kill nats-server yourself."
                     )
-        for others in range(_PORTS_TAKEN):
-            try:
-                _launch(home, os.dup(alive), port, foreground=False)
-                break
-            except PortTaken:
-                if port is not None or others == _PORTS_TAKEN - 1:
-                    raise
+        _launch(home, os.dup(alive), port, foreground=False)
     finally:
         os.close(alive)
     found = _read_endpoint(home)
@@ -360,8 +349,7 @@ def _start_error(home: Home) -> BrokerError:
         lines = []
     bad = [line for line in lines if "[FTL]" in line or "[ERR]" in line or not line.startswith("[")]
     why = bad[-1] if bad else "it ended without a message"
-    kind = PortTaken if "address already in use" in why else BrokerError
-    return kind(f"the broker could not be started: {why}. The full log is in {_log(home)}.")
+    return BrokerError(f"the broker could not be started: {why}. The full log is in {_log(home)}.")
 
 
 def _digest(configuration: str) -> str:

@@ -148,11 +148,11 @@ def test_a_flood_of_announcements_is_rarely_written_and_the_last_one_counts(
     asyncio.run(scenario())
 
 
-def test_another_session_takes_over_immediately_when_the_listener_is_killed(
+def test_another_session_takes_over_when_the_listener_is_killed(
     home: Home, far: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The other session is notified; it does not depend on its periodic check."""
-    monkeypatch.setattr(presence_listener, "LISTENER_CHECK_EVERY", 3600.0)
+    """However long a listener may hang."""
+    monkeypatch.setattr(presence_listener, "HANGS", 3600.0)
 
     async def scenario() -> None:
         async with process(home, "Bob") as bob, running(Agent(home, "Alice")) as alice:
@@ -160,8 +160,7 @@ def test_another_session_takes_over_immediately_when_the_listener_is_killed(
             assert not listens(alice)
             bob.kill()
             await bob.wait()
-            async with asyncio.timeout(10):
-                await eventually(lambda: listens(alice))
+            await eventually(lambda: listens(alice))
             async with running(Agent(far, "Carol", url=url(home, "Carol"))):
                 await alice.sees("Carol")
             await alice.sees("Carol", online=False)
