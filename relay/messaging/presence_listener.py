@@ -3,7 +3,7 @@
     RUN/listeners/TEAM.0.lock: taken ─→ subscribes to all presences ─→ presence_tracker ─→ ledger, doorbells
                                held  ─→ hears its own name only, until the holder ends
 
-However the holder ends, the kernel releases its lock, and another session takes it within LISTENER_CHECK_EVERY.
+However the holder ends, the kernel releases its lock, and another session takes it at its next check.
 The holder touches the lock while it works; if it hangs (a session can), the next session takes
 RUN/listeners/TEAM.1.lock and listens too: writing the same presence twice does no harm.
 """

@@ -52,7 +52,7 @@ PLACES = ["one home", "two homes"]
 ONLY_IN = {
     "_launch": "one home",
     "_reload": "two homes",
-    **dict.fromkeys(("Transit.sent", "Transit.receipt"), "two homes"),
+    **dict.fromkeys(("Transit.claim", "Transit.sent", "Transit.receipt"), "two homes"),
     **dict.fromkeys(("Inbox.store", "MqttTransport.publish of a receipt", "Inbox.receipted"), "two homes"),
     "MqttTransport.publish of a message": "two homes",
     "MqttTransport.send": "one home",
