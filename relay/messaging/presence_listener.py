@@ -76,17 +76,14 @@ class PresenceListener:
 
     async def begin(self, transport: MqttTransport) -> None:
         """Subscribe to this client's topics over `transport`; call `run` or `end` afterwards."""
-        if self._take():
-            await self._listen(transport)
-        else:
-            await self._subscribe(transport, own=True)
+        await self._subscribe(transport, own=not self._take())
 
     async def run(self, transport: MqttTransport) -> None:
         """Listen or stand by, until cancelled. Raise BrokerError."""
         while self._lock is None:
             await asyncio.sleep(until_tick(LISTENER_CHECK_EVERY))
             if self._take():
-                await self._listen(transport)
+                await self._subscribe(transport, own=False)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._write())
             tasks.create_task(self._repeat(transport))
@@ -108,10 +105,6 @@ class PresenceListener:
             self._arrived.pop(kind, None)  # the new one comes behind the others
             self._arrived[kind] = Heard(heard, retained, max(0.0, time.time() - heard.seen))
             self._came.set()
-
-    async def _listen(self, transport: MqttTransport) -> None:
-        await self.tracker.begin()
-        await self._subscribe(transport, own=False)
 
     async def _subscribe(self, transport: MqttTransport, *, own: bool) -> None:
         team, name = self.tracker.team, self.tracker.name
