@@ -23,7 +23,7 @@ from relay.home import Home
 if TYPE_CHECKING:
     from relay.control.server import Request
 
-ALLOWED = frozenset({"info", "explain", "rules", "send", "drain", "roster", "join", "leave", "hook_printed"})
+ALLOWED = frozenset({"info", "explain", "rules", "send", "roster", "join", "leave", "hook_printed"})
 """Operations that a descendant of an agent may request."""
 
 OWN = frozenset({"hook", "spawn", "dismiss"})

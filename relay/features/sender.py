@@ -42,9 +42,6 @@ from relay.transport.wire import is_id
 if TYPE_CHECKING:
     from relay.messaging.client import MessagingClient
 
-HELD_CHECK_EVERY = 5.0
-"""Seconds between two checks of whether held messages are still held."""
-
 LEDGER_TIMEOUT, LEDGER_RETRY = 60.0, 0.2
 """Seconds for which a message that the agent has said waits for a ledger that is locked or being opened, and
 between two tries. On a busy machine, other processes may hold the lock for longer than one try waits."""
@@ -60,12 +57,6 @@ class MessageSender:
         self._chain = ReplyChain()
         self._tracker = DeliveryTracker(bus)
 
-    async def run(self) -> None:
-        """Keep track of held messages until cancelled."""
-        while True:
-            await asyncio.sleep(HELD_CHECK_EVERY)
-            await self._look_at_held()
-
     @answers(SendMessage)
     async def send(self, question: SendMessage, _: object) -> tuple[Message, ...]:
         """Commit the message, and publish it.
@@ -73,7 +64,6 @@ class MessageSender:
         A message without `reply_to` becomes a reply, in the same thread, to the last message from its
         receiver that the agent was given since the user's last prompt.
         """
-        await self._look_at_held()
         message = replace(question.message, depth=self._chain.depth, session=self._session.id)
         if message.reply_to is None and (answered := self._chain.answers(message.to)):
             thread = message.thread or answered.thread or answered.id
@@ -106,12 +96,6 @@ class MessageSender:
             where = f"in #{message.channel}" if message.channel else "says to you"
             self._bus.publish(Notify(f"{message.sender} {where}: {message.body}"))
         self._bus.publish(events.MessageSent(to=message.to, **handler_fields(message)))
-
-    async def _look_at_held(self) -> None:
-        if self._tracker.holding:
-            with suppress(RelayError):  # then the last known state counts
-                client = await current_client(self._bus, wait=False)
-                self._tracker.still_held(await client.held())
 
     @handles(OutcomeReported)
     def outcome(self, event: OutcomeReported) -> None:
@@ -169,9 +153,7 @@ class MessageSender:
         return tuple(await client.channels())
 
     @answers(Describe)
-    async def describe(self, question: Describe, _: object) -> dict[str, Any]:
-        if not question.brief:
-            await self._look_at_held()
+    async def describe(self, _: Describe, __: object) -> dict[str, Any]:
         with suppress(RelayError):
             return {"held": len(await (await current_client(self._bus, wait=False)).held())}
         return {"held": None}
@@ -199,13 +181,6 @@ class MessageSender:
         if not sent:
             sent = await self.send(SendMessage(message), ())
         return {"messages": [each.public() for each in sent]}
-
-    @operation("drain")
-    async def on_drain(self, _: Request) -> Answer:
-        with suppress(RelayError):
-            await (await current_client(self._bus, wait=False)).drain()
-        await self._look_at_held()
-        return {"ok": True}
 
     @operation("join")
     async def on_join(self, request: Request) -> Answer:

@@ -267,12 +267,6 @@ class MessagingClient:
     async def channels(self) -> list[str]:
         return await self._ledger.run(lambda ledger: ledger.channels.of(self.team, self.name))
 
-    async def drain(self) -> None:
-        """Publish the messages, and report the outcomes, that another process wrote to the ledger."""
-        self._receiver.publisher.wake()
-        self._proxies.wake()
-        await self._receiver.look()
-
     async def waiting(self, most: int = -1) -> list[Message]:
         """Return the messages that may be typed now, in order. most: per sender, besides urgent ones."""
         return await self._ledger.run(
@@ -370,8 +364,9 @@ class MessagingClient:
             self._receiver.look_soon()
         elif rings.mail:
             self._receiver.look_soon(outcomes=False)
-        if rings.all:  # a receiver in another home may have appeared
+        if rings.all:  # another process has sent or retried something, or a receiver has appeared
             self._receiver.publisher.wake()
+            self._proxies.wake()
 
     async def _sweep(self) -> None:
         """Expire messages that have waited too long, and forget old ones, whatever the broker does."""

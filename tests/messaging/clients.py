@@ -13,7 +13,7 @@ from relay.eventbus import Event
 from relay.home import Home
 from relay.message import Message, OutgoingMessage, State
 from relay.messaging.client import MessagingClient
-from relay.messaging.doorbell import ring_for
+from relay.messaging.doorbell import ring, ring_for
 from relay.messaging.events import MessageStored, OutcomeReported, StatusReported
 from relay.messaging.name_owners import Owner
 from relay.messaging.runaway import Limits
@@ -72,6 +72,10 @@ class Agent:
                 self.outcomes.put_nowait(message)
             case StatusReported(text):
                 self.statuses.put_nowait(text)
+
+    def notify(self) -> None:
+        """Do what a command does that has changed the ledger."""
+        ring(self.home, self.team, self.name)
 
     async def send(self, to: str, body: str, **more: Any) -> list[Message]:
         return await self.client.send(OutgoingMessage(to, body, **more))

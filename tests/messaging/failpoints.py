@@ -34,6 +34,7 @@ from relay.home import Home
 from relay.message import Message, OutgoingMessage, State
 from relay.messaging import client, publisher
 from relay.messaging.client import MessagingClient
+from relay.messaging.doorbell import ring
 from relay.messaging.envelope import Receipt
 from relay.messaging.events import MessageStored
 from relay.messaging.inbox import Inbox
@@ -431,7 +432,7 @@ async def _act(actor: Actor, commands: Connection) -> None:
         while True:
             command = await queue.get()
             if command is None:
-                await client.drain()
+                ring(actor.home, TEAM, actor.name)
                 continue
             to, bodies = command
             for body in bodies:

@@ -93,7 +93,7 @@ def test_a_refused_login_is_shown_as_the_reason_that_messages_wait(home: Home, t
         ):
             await alice.sees("Bob")
             await in_ledger(home, lambda ledger: post(ledger, "default", names.PERSON, "Bob", "from me"))
-            await alice.client.drain()
+            alice.notify()
 
             async def explained() -> bool:
                 (waits,) = await alice.ledger()

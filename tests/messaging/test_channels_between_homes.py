@@ -162,7 +162,7 @@ def test_a_returning_member_immediately_gets_what_the_user_sent(
 
             async def send_as_user(text: str) -> None:
                 await in_ledger(home, lambda ledger: post(ledger, "default", "you", "#ops", text))
-                await alice.client.drain()
+                alice.notify()
 
             async with running(Agent(far, "Bob", url=bobs_url)) as bob:
                 await bob.client.join("ops")

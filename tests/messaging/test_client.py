@@ -109,7 +109,7 @@ def test_a_drain_reports_what_another_process_did_to_a_message(
             for _ in range(3):  # a single one might be reported anyway, as the client announces itself
                 (waiting,) = await alice.send("Bob", "never mind")
                 await in_ledger(home, lambda ledger, id=waiting.id: ledger.drop(id))  # type: ignore[misc]
-                await alice.client.drain()
+                alice.notify()
                 reported = [alice.outcomes.get_nowait() for _ in range(alice.outcomes.qsize())]
                 assert [(each.id, each.state) for each in reported] == [(waiting.id, end)]
 

@@ -111,7 +111,7 @@ def test_an_outcome_that_nobody_received_is_requested(
             await has_owner(home, FIRST)
             await alice.sees("claude")
             (sent,) = await in_ledger(home, lambda ledger: post(ledger, "default", "you", "claude", "hello"))
-            await alice.client.drain()
+            alice.notify()
             (message,) = await claude.receive()
 
             async def is_now(wanted: State) -> bool:

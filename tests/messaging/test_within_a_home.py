@@ -249,7 +249,7 @@ def test_a_program_that_listens_gets_each_message_of_the_user_once(home: Home) -
             for number in ("1", "2", "3"):
                 await send_as_user(home, "Bob", number)
                 for agent in (alice, bob):  # `relay send` makes one do this
-                    await agent.client.drain()
+                    agent.notify()
                 (copy,) = await received(outside)
                 assert isinstance(copy, Envelope)
                 assert (copy.message.sender, copy.message.body) == (names.PERSON, number)
@@ -273,7 +273,7 @@ def test_a_released_message_is_copied_when_it_is_stored(home: Home) -> None:
             (behind,) = await alice.send("Bob", "behind it")
             await in_ledger(home, lambda ledger: ledger.outbox.release([behind.id, held.id]))
             for agent in (alice, bob):
-                await agent.client.drain()
+                agent.notify()
             found = await received(outside, 2)
             copied = [each.message.id for each in found if isinstance(each, Envelope)]
             assert copied == [each.id for each in await bob.receive(2)] == [held.id, behind.id]
