@@ -40,7 +40,7 @@ _MESSAGE: wire.Checks = {
     "id": wire.message_id,
     "seq": wire.count,
     "base": wire.count,
-    "origin": wire.text,
+    "origin": wire.message_id,
     "from": _party,
     "to": _party,
     "body": lambda value: wire.text(value, MAX_BODY),
@@ -75,8 +75,8 @@ _of_receipt = attrgetter("id", "receiver", "sender", "state", "detail", "route",
 class Envelope:
     """A message in transit, with the data that keeps its stream in order at the receiver.
 
-    origin:   its stream (`origin_of`).
-    sequence: its place in the stream, from 1; 0: the receiver's ledger is the sender's, and has the message.
+    origin:   the ledger that it comes from, which numbers it.
+    sequence: its place in its stream, from 1; 0: the receiver's ledger is the sender's, and has the message.
     base:     the lowest sequence that may not be stored yet; missing messages from base up to sequence come
               before this one.
     ttl:      seconds after which it expires; None: never.
@@ -91,6 +91,13 @@ class Envelope:
     ttl: float | None = None
     home: str | None = None
     owner: str | None = None
+
+    @property
+    def stream(self) -> str:
+        """The messages between two agents that stay in order: of one ledger, priority and owner."""
+        priority = self.message.priority
+        parts = (self.origin, None if priority is Priority.NORMAL else priority, self.owner)
+        return "/".join(part for part in parts if part is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,15 +116,9 @@ class Receipt:
     role: str | None = None
 
 
-def origin_of(ledger: str, priority: Priority, owner: str | None) -> str:
-    """Return the origin of messages numbered by `ledger`: its id, the priority unless normal, the owner."""
-    parts = (ledger, None if priority is Priority.NORMAL else priority, owner)
-    return "/".join(part for part in parts if part is not None)
-
-
 def copy_of(message: Message, ledger: str) -> Envelope:
     """Return the envelope of a message within the home of `ledger`, for whoever listens on the broker."""
-    return Envelope(message, origin_of(ledger, message.priority, None), 0, 0, home=ledger)
+    return Envelope(message, ledger, 0, 0, home=ledger)
 
 
 def encode(item: Envelope | Receipt) -> bytes:
@@ -141,7 +142,4 @@ def decode(payload: bytes, topic: topics.InboxTopic) -> Envelope | Receipt:
     message = Message(sender=sender, to=to, state=State.STORED, **fields)
     if base > sequence or (base == 0) != (sequence == 0):
         raise ForeignPayload("its base does not fit its sequence")
-    ledger = origin.partition("/")[0]
-    if not wire.is_id(ledger) or origin != origin_of(ledger, message.priority, owner):
-        raise ForeignPayload("its origin is not that of a stream of its priority and owner")
     return Envelope(message, origin, sequence, base, ttl, home, owner)

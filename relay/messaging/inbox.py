@@ -103,7 +103,7 @@ class Inbox:
             raise ForeignPayload("its id is another message's")
         if sent_here:
             return
-        stream = (*pair, envelope.origin)
+        stream = (*pair, envelope.stream)
         with self._db.transaction() as db:
             turn = _turn(db, stream)
             if found:
@@ -123,7 +123,7 @@ class Inbox:
             expires = None if envelope.ttl is None else now + envelope.ttl
             stored = replace(message, state=state, detail=detail, expires=expires)
             more = {
-                "origin": envelope.origin,
+                "origin": envelope.stream,
                 "sequence": envelope.sequence,
                 "size": len(message.body.encode()),
             }
@@ -147,7 +147,7 @@ class Inbox:
             raise InboxFull(
                 f"{most} messages are waiting for {message.to}; further ones stay with their senders."
             )
-        known = turn > 1 or _knows(db, pair, envelope.origin)
+        known = turn > 1 or _knows(db, pair, envelope.stream)
         if not (known and _has_room(db, pair, whole=whole)):
             raise InboxFull(
                 f"{message.sender} has reached the limit of waiting messages for {message.to}; "

@@ -17,7 +17,7 @@ from typing import Any
 from relay import names
 from relay.backoff import Backoff
 from relay.message import State
-from relay.messaging.envelope import Envelope, Receipt, copy_of, origin_of
+from relay.messaging.envelope import Envelope, Receipt, copy_of
 from relay.messaging.ledger_database import (
     COLUMNS,
     NEXT_TURN,
@@ -100,8 +100,7 @@ class Transit:
                 )
                 base = bases[to_key, message.priority.rank, owner]
                 ttl = None if message.expires is None else max(0.0, message.expires - now)
-                origin = origin_of(self._db.origin, message.priority, owner)
-                envelopes.append(Envelope(message, origin, sequence, base, ttl, target, owner))
+                envelopes.append(Envelope(message, self._db.origin, sequence, base, ttl, target, owner))
         return envelopes
 
     def copies(self, team: str, sender: str) -> list[Envelope]:
@@ -133,9 +132,9 @@ class Transit:
                     (now + ASK.wait(attempts + 2), place),
                 )
                 if its_home is not None and its_home == home(message.to):
-                    origin = origin_of(self._db.origin, message.priority, owner)
                     # Its turn has come there already: nothing before it is missing.
-                    envelopes.append(Envelope(message, origin, sequence, sequence, None, its_home, owner))
+                    asked = Envelope(message, self._db.origin, sequence, sequence, None, its_home, owner)
+                    envelopes.append(asked)
         return envelopes
 
     def park(self, team: str, sender: str, present: Callable[[str, str | None], bool]) -> None:

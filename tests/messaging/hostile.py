@@ -88,8 +88,7 @@ class Hostile:
         message = Message(
             secrets.token_hex(8), self.name, self.victim, text, time.time(), State.STORED, priority=priority
         )
-        stream = origin if priority is Priority.NORMAL else f"{origin}/{priority}"
-        return encode(Envelope(message, stream, number + 1, 1, ttl))
+        return encode(Envelope(message, origin, number + 1, 1, ttl))
 
     def close(self) -> None:
         for each in self._open:
