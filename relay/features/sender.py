@@ -155,7 +155,8 @@ class MessageSender:
     @answers(Describe)
     async def describe(self, _: Describe, __: object) -> dict[str, Any]:
         with suppress(RelayError):
-            return {"held": len(await (await current_client(self._bus, wait=False)).held())}
+            client, who = await current_client(self._bus, wait=False), self._session
+            return {"held": len(await client.ask(lambda it: it.held(team=who.team, sender=who.name)))}
         return {"held": None}
 
     @operation("send")
@@ -176,7 +177,8 @@ class MessageSender:
         message = OutgoingMessage(to, body, thread, reply_to, Priority(priority), ttl, place=place)
         sent: Sequence[Message] = ()
         if _again(request) and place is not None:
-            sent = await (await current_client(self._bus)).sent_for(self._session.id, place)
+            client, session = await current_client(self._bus), self._session.id
+            sent = await client.ask(lambda ledger: ledger.outbox.sent_for(session, place))
             self._tracker.sent(sent)
         if not sent:
             sent = await self.send(SendMessage(message), ())

@@ -18,6 +18,7 @@ import random
 import time
 from collections.abc import AsyncIterator, Callable, Collection
 from functools import partial
+from typing import TypeVar
 
 from relay import names
 from relay.backoff import Backoff
@@ -37,7 +38,6 @@ from relay.messaging.presence_tracker import Attendance, PresenceTracker, bus_of
 from relay.messaging.publisher import ProxyPublishers, Publisher
 from relay.messaging.receiver import ConnectionStatus, Receiver
 from relay.messaging.runaway import Limits
-from relay.place import Place
 from relay.storage.sqlite import Writer
 from relay.transport import topics
 from relay.transport.announcer import Announcer
@@ -60,6 +60,8 @@ STARTING_RETRY = 0.05
 
 PRUNE_EVERY = 3600.0
 """Seconds between two prunings of the ledger."""
+
+T = TypeVar("T")
 
 
 class MessagingClient:
@@ -273,26 +275,15 @@ class MessagingClient:
             lambda ledger: ledger.inbox.waiting(self.team, self.name, most, self._receiver.owner)
         )
 
-    async def committed(self, session: str) -> set[str]:
-        """Return the places of the directives for which the session `session` has sent messages."""
-        return await self._ledger.run(lambda ledger: ledger.outbox.committed(session))
-
-    async def sent_for(self, session: str, place: Place) -> list[Message]:
-        """Return the messages that the session `session` sent for the directive or request at `place`."""
-        return await self._ledger.run(lambda ledger: ledger.outbox.sent_for(session, place))
+    async def ask(self, job: Callable[[Ledger], T]) -> T:
+        """Return what `job` finds in the ledger. Raise LedgerError."""
+        return await self._ledger.run(job)
 
     async def stored(self) -> set[str]:
         """Return the ids of all messages stored for this agent, waiting or being typed."""
         return await self._ledger.run(
             lambda ledger: ledger.inbox.stored(self.team, self.name, self._receiver.owner)
         )
-
-    async def held(self) -> set[str]:
-        return set(await self._ledger.run(lambda ledger: ledger.held(team=self.team, sender=self.name)))
-
-    async def version(self) -> int:
-        """Return a number that changes whenever another process writes to the ledger."""
-        return await self._ledger.run(Ledger.data_version)
 
     async def injecting(self, id: str) -> None:
         """Record that typing message `id` begins: if this process dies now, the message is uncertain.
