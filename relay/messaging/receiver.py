@@ -2,8 +2,7 @@
 
 transport: each publisher in turn
           ─→ topics, envelope: does it match its topic? ───┬→ inbox.store, a receipt ─┐
-                                                           ├→ transit.receipt ────────┤
-                                                           │                          └→ look
+                                                           ├→ transit.receipt ────────┴→ look
                                                            └→ announcer, presence_listener
     look: what does the ledger have? ─→ MessageStored, OutcomeReported
 """
