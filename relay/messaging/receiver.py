@@ -23,7 +23,7 @@ from relay.dataclass import dataclass, field, replace
 from relay.errors import LedgerError
 from relay.eventbus import Event
 from relay.message import Message, State
-from relay.messaging.envelope import Envelope, Receipt, decode
+from relay.messaging.envelope import Envelope, Receipt, decode, is_copy
 from relay.messaging.events import MessageStored, OutcomeReported, StatusReported
 from relay.messaging.inbox import NEWS
 from relay.messaging.ledger import Ledger
@@ -145,6 +145,8 @@ class Receiver:
         """Hand the ledger a payload for the agent, unless it has the message. Raise ForeignPayload."""
         if inbound.retained:
             raise ForeignPayload("retained, as no message is")  # it would come with each subscription
+        if is_copy(inbound.payload):
+            return None
         if (taking := self._take(decode(inbound.payload, topic))) is not None:
             taking.add_done_callback(partial(self._taken, inbound))
         return taking

@@ -10,12 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.message import MAX_BODY, Message, State
-from relay.messaging.envelope import (
-    Envelope,
-    Receipt,
-    decode,
-    encode,
-)
+from relay.messaging.envelope import Envelope, Receipt, copy_of, decode, encode, is_copy
 from relay.transport import topics
 from relay.transport.wire import ForeignPayload
 
@@ -34,6 +29,13 @@ def changed(**fields: Any) -> bytes:
 def test_a_message_survives_encoding(body: str) -> None:
     parcel = Envelope(Message("id", "Alice", "Bob", body, 1.0, State.STORED), "origin", 1, 1)
     assert decode(encode(parcel), TO_BOB) == parcel
+
+
+def test_only_a_copy_of_a_message_within_a_home_is_taken_for_one() -> None:
+    message = Message("0123456789abcdef", "Alice", "Bob", '{"v":1,"kind":"message","seq":0,', 1.0)
+    assert is_copy(encode(copy_of(message, "0123456789abcdef")))
+    assert not is_copy(encode(Envelope(message, "origin", 1, 1)))
+    assert not is_copy(encode(Receipt(message.id, "Bob", "Alice", State.STORED)))
 
 
 @pytest.mark.parametrize("state", [State.STORED, State.INJECTED, State.UNCERTAIN, State.REJECTED])
