@@ -12,14 +12,12 @@ import contextlib
 import os
 import stat
 from collections.abc import Callable, Iterable
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from relay.dataclass import dataclass
 from relay.home import Home, private_directory
 from relay.message import Message
-from relay.transport.topics import level
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -46,7 +44,7 @@ class Doorbell:
 
     def __init__(self, home: Home, team: str, name: str) -> None:
         """Create and open the FIFO. Raise OSError."""
-        path = _path(home, team, name)
+        path = Path(home.courier(team, name, "bell"))
         private_directory(path.parent)
         with contextlib.suppress(FileNotFoundError):
             if not stat.S_ISFIFO(path.lstat().st_mode):
@@ -100,7 +98,7 @@ def ring_back(
 def ring(home: Home, team: str, name: str, what: str = _ALL) -> bool:
     """Ring the bell of `name`; return False if no session of this home has it now. Takes about 10 µs."""
     try:
-        descriptor = os.open(_path(home, team, name), os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(home.courier(team, name, "bell"), os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return False
     try:
@@ -112,12 +110,3 @@ def ring(home: Home, team: str, name: str, what: str = _ALL) -> bool:
     finally:
         os.close(descriptor)
     return True
-
-
-def _path(home: Home, team: str, name: str) -> Path:
-    return _path_in(home.run_dir, team, name)
-
-
-@lru_cache(1024)
-def _path_in(run: str, team: str, name: str) -> Path:
-    return Path(run, "couriers", level(team), f"{level(name)}.bell")

@@ -18,7 +18,6 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Iterator
-from functools import lru_cache
 from pathlib import Path
 
 from relay.errors import NameInUse
@@ -49,7 +48,7 @@ _LOCK_SECONDS = 0.2  # another process's `is_present` takes the lock for a momen
 @contextlib.contextmanager
 def claim_name(home: Home, team: str, name: str) -> Iterator[None]:
     """Hold `name` of `team` for a block. Raise NameInUse if another process (or task) of this home has it."""
-    path = _path(home, team, name)
+    path = Path(home.courier(team, name, "lock"))
     private_directory(path.parent)
     descriptor = open_lock(path)
     try:
@@ -62,7 +61,7 @@ def claim_name(home: Home, team: str, name: str) -> Iterator[None]:
 
 def is_present(home: Home, team: str, name: str) -> bool:
     """Return True if `name` publishes for itself, from this home."""
-    return is_held(_path(home, team, name))
+    return is_held(home.courier(team, name, "lock"))
 
 
 async def contend(transport: MqttTransport, team: str, claim: NameClaim, announcement: bytes) -> None:
@@ -116,12 +115,3 @@ def _in_use(team: str, name: str, host: str) -> NameInUse:
         f"{name!r} is already on the bus, {where}, in team {team!r}. "
         "Choose another name with -n, or stop the session there."
     )
-
-
-def _path(home: Home, team: str, name: str) -> Path:
-    return _path_in(home.run_dir, team, name)
-
-
-@lru_cache(1024)  # needed for each message
-def _path_in(run: str, team: str, name: str) -> Path:
-    return Path(run, "couriers", level(team), f"{level(name)}.lock")
