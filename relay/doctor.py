@@ -253,7 +253,7 @@ def _broker(home: Home, directory: Path) -> Found:
 def _answers(home: Home, endpoint: Endpoint) -> Found:
     import asyncio
 
-    from relay.transport.visitor import accepts  # loads the MQTT client
+    from relay.transport.mqtt import accepts  # loads the MQTT client
 
     embedded = endpoint.kind == "embedded"
     if embedded and (last := last_replacement(str(home.broker))) and time.time() - last.at < _RECENT:
@@ -261,7 +261,7 @@ def _answers(home: Home, endpoint: Endpoint) -> Found:
         yield WARN, f"replaced {count(last.times, 'time')}, last at {when}: {last.why}"
     try:
         if embedded:
-            broker.greet(home, endpoint)
+            broker.greet(home)
         else:
             asyncio.run(accepts(endpoint, Login("relay-doctor")))  # a refusal is an answer, too
     except BrokerError as error:

@@ -91,6 +91,10 @@ class Home:
         """Return the path of the lock that an agent's shim holds while it runs, with or without a session."""
         return os.path.join(self.run_dir, "sessions", key(team), key(name) + ".lock")
 
+    def courier(self, team: str, name: str, end: str) -> str:
+        """Return the path of what the session that has the name keeps open: its "lock" or its "bell"."""
+        return os.path.join(self.run_dir, "couriers", key(team), f"{key(name)}.{end}")
+
     def check_owner(self) -> None:
         """Raise HomeError if another user created the directory of the sockets before us; create nothing.
 

@@ -128,7 +128,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _write_rights(home: Home, args: argparse.Namespace) -> None:
     _agents(home, args.team, [*args.names, names.PERSON])
-    everybody = broker.everybody(home)
+    with broker.credential_store(home) as store:
+        everybody = list(store.all())
     found: dict[str, Any] = {"kind": args.kind, "users": [each.user for each in everybody]}
     if args.output is None:
         if args.kind == "nats":
@@ -178,9 +179,9 @@ def _import(home: Home, args: argparse.Namespace) -> None:
             f"{path} contains no credentials ({error}). Create such a file with `relay broker credentials "
             "export`."
         ) from None
-    with Outcomes(args) as report:
+    with Outcomes(args) as report, broker.credential_store(home) as store:
         for each in found:
-            broker.adopt(home, each)
+            store.put(each)
             report.add(user=each.user, outcome="imported")
         report.say(f"This home now has the credentials of {', '.join(each.user for each in found)}.")
         report.say("Their running sessions keep the old credentials until you restart them.")

@@ -146,14 +146,17 @@ def _tried(
                 admitted = [broker.admit(home, *each) for each in made]
                 yield [admitted[-1][0]], [credentials for _, credentials in admitted]
             finally:
-                for each in made:
-                    broker.dismiss(home, *each)
+                with broker.credential_store(home) as store:
+                    for each in made:
+                        store.remove(*each)
 
 
 def _credentials(home: Home, agents: list[tuple[str, str]]) -> list[Credentials]:
     found: list[Credentials] = []
-    for team, name in agents:
-        if (credentials := broker.known_credentials(home, team, name)) is None:
+    with broker.credential_store(home) as store:
+        known = [(*each, store.find(*each)) for each in agents]
+    for team, name, credentials in known:
+        if credentials is None:
             raise BrokerError(
                 f"this home has no credentials of {name!r} in team {team!r}. Create them with `relay broker "
                 "acl`, or copy them from another home with `relay broker credentials`."

@@ -34,6 +34,7 @@ from relay.dataclass import replace
 from relay.errors import LedgerError, NotAllowed, UsageError
 from relay.home import Home
 from relay.message import State
+from relay.messaging.doorbell import ring_for
 from relay.messaging.ledger import Ledger, LedgerEntry
 from relay.storage.journal import Journal
 from relay.supervision.accounts import Accounts
@@ -120,8 +121,10 @@ def _messages(home: Home, args: argparse.Namespace, report: Outcomes) -> None:
         entries = _held(ledger, args)
         released = ledger.outbox.release(entry.message.id for entry in entries)
     journal = Journal(home.journal, "", names.PERSON)
+    teams = {entry.message.id: entry.team for entry in entries}
     for message in released:
         journal.write("released", id=message.id, sender=message.sender, to=message.to)
+        ring_for(home, teams[message.id], [message])
         report.add(id=message.id, **{"from": message.sender}, to=message.to, was="held", outcome="released")
     carried = True
     for team, sender in {(entry.team, entry.message.sender) for entry in entries}:

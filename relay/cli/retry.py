@@ -23,6 +23,7 @@ from relay.control.sessions import have_carried
 from relay.errors import MessageRefused, UnknownRecipient
 from relay.home import Home
 from relay.message import State
+from relay.messaging.doorbell import ring_for
 from relay.messaging.ledger import Ledger, LedgerEntry
 from relay.text import one_line
 
@@ -47,6 +48,7 @@ def run(args: argparse.Namespace) -> int:
         to = None if args.to is None else _receiver(ledger, entry, args.to)
         by_user = caller(home) is None
         again = ledger.retry(entry.message.id, to, limits=limits_here(home), by_user=by_user)
+    ring_for(home, entry.team, [again])
     carried = have_carried(home, entry.team, again.sender)
     if args.json:
         print_json({**again.public(), "team": entry.team, "retried": entry.message.id})

@@ -31,7 +31,7 @@ from relay.home import Home
 if TYPE_CHECKING:
     from relay.control.server import Request
 
-ALLOWED = frozenset({"info", "explain", "rules", "drain", "roster", "hook_printed", "received", "peer"})
+ALLOWED = frozenset({"info", "explain", "rules", "roster", "hook_printed", "received", "peer"})
 """Operations that a descendant of an agent may request."""
 
 AS_ITSELF = frozenset({"send", "join", "leave"})

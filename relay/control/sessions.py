@@ -328,18 +328,14 @@ def _unknown(path: Path, operation: str) -> str:
 
 
 def have_carried(home: Home, team: str, sender: str) -> bool:
-    """Make a session of `team`, preferably the sender's own, publish the waiting messages of `sender`.
+    """Notify a session of `team`, preferably the sender's own, of what the ledger now has from `sender`.
 
-    Return True if one will, including one that does not answer now: it reads the ledger when it continues.
+    Return False if there is no session that could publish it.
     """
+    from relay.messaging.doorbell import ring  # `relay ps` does without
+
     sessions = sorted(live(home, team), key=lambda session: not same(session.name, sender))
-    for session in sessions:
-        try:
-            session.ask({"op": "drain"})
-            return True
-        except RelayError:
-            continue  # it has just ended, or hangs
-    return any(session.state == UNRESPONSIVE for session in sessions)
+    return any(ring(home, team, session.name) for session in sessions)
 
 
 def error_from(answer: dict[str, Any]) -> RelayError:

@@ -162,7 +162,7 @@ class DirectiveLog:
         committed: int | None = None
         with suppress(RelayError):
             client = await current_client(self._bus, wait=False)
-            committed = len(await client.committed(self._session.id))
+            committed = len(await client.ask(lambda ledger: ledger.outbox.committed(self._session.id)))
         names = ["lines", "heard", "begun", "failed", "unknown", "misspelt"]
         names += [count for count, _ in PASSED_OVER.values()]
         steps: dict[str, int | None] = {name: self._counts[name] for name in names}

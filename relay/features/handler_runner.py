@@ -113,8 +113,8 @@ class HandlerRunner:
         """Find out which directives are done: the ledger knows which messages were sent."""
         with suppress(RelayError, TimeoutError):
             async with asyncio.timeout(LEDGER):
-                client = await current_client(self._bus)
-                committed = await client.committed(self._context.session_id)
+                client, session = await current_client(self._bus), self._context.session_id
+                committed = await client.ask(lambda ledger: ledger.outbox.committed(session))
             for place, begun in self._progress.earlier.items():
                 begun.done = begun.done or place in committed
                 begun.repeats = begun.queue == "relay"  # nothing was committed, or it is done

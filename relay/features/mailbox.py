@@ -211,7 +211,7 @@ class Mailbox:
             return
         try:
             await self._catch_up()
-            version = await (await self._client()).version()
+            version = await (await self._client()).ask(lambda ledger: ledger.data_version())
             due = version != self._version or time.monotonic() >= self._swept + SWEEP
             if due and self._given:
                 for id in self._given.keys() - await (await self._client()).stored():

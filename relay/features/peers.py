@@ -29,11 +29,11 @@ from relay.injection.events import Inject
 from relay.injection.injection import notice
 from relay.lifecycle import Describe, Identity
 from relay.message import OutgoingMessage
-from relay.messaging.envelope import is_id
 from relay.messaging.events import current_client
 from relay.place import REQUEST, Place
 from relay.storage.journal import Journal
 from relay.terminal.events import AgentExited
+from relay.transport.wire import is_id
 
 if TYPE_CHECKING:
     from relay.agents.peers import Peer, PeerList
@@ -138,5 +138,5 @@ class Peers:
     async def _send(self, to: str, text: str, place: Place) -> Sequence[object]:
         """Send a message once, also if it is asked for again."""
         client = await current_client(self._bus)
-        sent = await client.sent_for(self._session.id, place)
+        sent = await client.ask(lambda ledger: ledger.outbox.sent_for(self._session.id, place))
         return sent or await self._bus.ask(SendMessage(OutgoingMessage(to, text, place=place)))

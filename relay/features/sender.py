@@ -23,7 +23,6 @@ from relay.injection.events import InjectionEnded, MayBegin
 from relay.lifecycle import Describe, Identity
 from relay.message import Message, OutgoingMessage, Priority, State
 from relay.messaging.delivery_tracker import DeliveryTracker
-from relay.messaging.envelope import is_id
 from relay.messaging.events import (
     MessageExchanged,
     MessageGiven,
@@ -38,12 +37,10 @@ from relay.place import REQUEST, Place
 from relay.state.events import PromptSubmitted
 from relay.storage.journal import Journal
 from relay.terminal.events import Notify
+from relay.transport.wire import is_id
 
 if TYPE_CHECKING:
     from relay.messaging.client import MessagingClient
-
-HELD_CHECK_EVERY = 5.0
-"""Seconds between two checks of whether held messages are still held."""
 
 LEDGER_TIMEOUT, LEDGER_RETRY = 60.0, 0.2
 """Seconds for which a message that the agent has said waits for a ledger that is locked or being opened, and
@@ -60,12 +57,6 @@ class MessageSender:
         self._chain = ReplyChain()
         self._tracker = DeliveryTracker(bus)
 
-    async def run(self) -> None:
-        """Keep track of held messages until cancelled."""
-        while True:
-            await asyncio.sleep(HELD_CHECK_EVERY)
-            await self._look_at_held()
-
     @answers(SendMessage)
     async def send(self, question: SendMessage, _: object) -> tuple[Message, ...]:
         """Commit the message, and publish it.
@@ -73,7 +64,6 @@ class MessageSender:
         A message without `reply_to` becomes a reply, in the same thread, to the last message from its
         receiver that the agent was given since the user's last prompt.
         """
-        await self._look_at_held()
         message = replace(question.message, depth=self._chain.depth, session=self._session.id)
         if message.reply_to is None and (answered := self._chain.answers(message.to)):
             thread = message.thread or answered.thread or answered.id
@@ -106,12 +96,6 @@ class MessageSender:
             where = f"in #{message.channel}" if message.channel else "says to you"
             self._bus.publish(Notify(f"{message.sender} {where}: {message.body}", listed=True))
         self._bus.publish(events.MessageSent(to=message.to, **handler_fields(message)))
-
-    async def _look_at_held(self) -> None:
-        if self._tracker.holding:
-            with suppress(RelayError):  # then the last known state counts
-                client = await current_client(self._bus, wait=False)
-                self._tracker.still_held(await client.held())
 
     @handles(OutcomeReported)
     def outcome(self, event: OutcomeReported) -> None:
@@ -168,11 +152,10 @@ class MessageSender:
         return tuple(await client.channels())
 
     @answers(Describe)
-    async def describe(self, question: Describe, _: object) -> dict[str, Any]:
-        if not question.brief:
-            await self._look_at_held()
+    async def describe(self, _: Describe, __: object) -> dict[str, Any]:
         with suppress(RelayError):
-            return {"held": len(await (await current_client(self._bus, wait=False)).held())}
+            client, who = await current_client(self._bus, wait=False), self._session
+            return {"held": len(await client.ask(lambda it: it.held(team=who.team, sender=who.name)))}
         return {"held": None}
 
     @operation("send")
@@ -193,18 +176,12 @@ class MessageSender:
         message = OutgoingMessage(to, body, thread, reply_to, Priority(priority), ttl, place=place)
         sent: Sequence[Message] = ()
         if _again(request) and place is not None:
-            sent = await (await current_client(self._bus)).sent_for(self._session.id, place)
+            client, session = await current_client(self._bus), self._session.id
+            sent = await client.ask(lambda ledger: ledger.outbox.sent_for(session, place))
             self._tracker.sent(sent)
         if not sent:
             sent = await self.send(SendMessage(message), ())
         return {"messages": [each.public() for each in sent]}
-
-    @operation("drain")
-    async def on_drain(self, _: Request) -> Answer:
-        with suppress(RelayError):
-            await (await current_client(self._bus, wait=False)).drain()
-        await self._look_at_held()
-        return {"ok": True}
 
     @operation("join")
     async def on_join(self, request: Request) -> Answer:

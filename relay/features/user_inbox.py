@@ -55,7 +55,7 @@ T = TypeVar("T")
 
 
 async def _ledger(bus: EventBus, job: Callable[[UserInbox], T]) -> T:
-    return await (await current_client(bus)).user_inbox(job)
+    return await (await current_client(bus)).ask(lambda ledger: job(ledger.user_inbox))
 
 
 class InboxWriter:

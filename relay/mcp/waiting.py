@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from relay.control.caller import Caller
     from relay.home import Home
     from relay.mcp.server import Settle
+    from relay.messaging.ledger import Ledger
+    from relay.messaging.user_inbox import Item
 
 _LEDGER_CHECK_EVERY = 0.1
 _PATIENCE = 5.0  # seconds for a session that is starting or busy, besides the time to wait
@@ -75,16 +77,20 @@ def _of_user(home: Home, seconds: float, link: socket.socket) -> tuple[str, Sett
 
     ledger = Ledger(home.ensure().ledger)
     deadline = time.monotonic() + seconds
-    while not (unread := ledger.unread(None)[:_MOST]) and time.monotonic() < deadline:
+    while not (unread := _messages(ledger)) and time.monotonic() < deadline:
         if _first((link,), min(_LEDGER_CHECK_EVERY, seconds)):
             return "", None
     texts = []
-    for message in (entry.message for entry in unread):
+    for message in (ledger.find(item.id).message for item in unread):
         injection = Injection(message.id, message.body, message.sender, channel=message.channel)
         texts.append(layout.enclose([(injection, layout.clean(injection))], layout.mark_of(injection)))
 
     def settle(verdict: bytes) -> None:
-        for entry in unread if verdict == READ else ():
-            ledger.read(entry.message.id)
+        for item in unread if verdict == READ else ():
+            ledger.user_inbox.read(item)
 
     return "\n".join(texts) or _NOTHING.format(seconds), settle
+
+
+def _messages(ledger: Ledger) -> list[Item]:
+    return [item for item in ledger.user_inbox.items() if item.kind == "message"][:_MOST]

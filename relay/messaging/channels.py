@@ -25,11 +25,10 @@ CATCH_UP = 100
 _SHOWN = 5  # channels, and members of each, that an error names
 
 _JOIN = (
-    "INSERT INTO members (team, channel_key, key, channel, name, joined, time) VALUES (?1, ?2, ?3, "
-    "ifnull((SELECT min(channel) FROM members WHERE team = ?1 AND channel_key = ?2), ?4), ?5, 1, ?6) "
-    "ON CONFLICT DO UPDATE SET joined = 1, time = excluded.time WHERE NOT joined"
+    "INSERT OR IGNORE INTO members VALUES (?1, ?2, ?3, "
+    "ifnull((SELECT min(channel) FROM members WHERE team = ?1 AND channel_key = ?2), ?4), ?5)"
 )
-_LEAVE = "DELETE FROM members WHERE team = ? AND channel_key = ? AND key = ? AND joined"
+_LEAVE = "DELETE FROM members WHERE team = ? AND channel_key = ? AND key = ?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +51,7 @@ class ChannelRegistry:
         own = self.of(team, name)
         if len(own) >= MAX_CHANNELS and not any(names.same(channel, each) for each in own):
             raise MessageRefused(f"{name!r} is in {MAX_CHANNELS} channels. `relay leave` one of them first.")
-        return self._db.write(_JOIN, *keys(team, channel, name), channel, name, self._db.now()) == 1
+        return self._db.write(_JOIN, *keys(team, channel, name), channel, name) == 1
 
     def leave(self, team: str, channel: str, name: str) -> None:
         """End the membership of `name`. Raise NotAMember, with a suggestion, if it has none."""
@@ -69,14 +68,14 @@ class ChannelRegistry:
         before = {names.key(channel) for channel in self.of(team, name)}
         if before == set(told):
             return
-        (team_key, key), now = keys(team, name), self._db.now()
+        team_key, key = keys(team, name)
         with self._db.transaction() as db:
             db.executemany(_LEAVE, [(team_key, gone, key) for gone in before - set(told)])
-            db.executemany(_JOIN, [(team_key, new, key, told[new], name, now) for new in set(told) - before])
+            db.executemany(_JOIN, [(team_key, new, key, told[new], name) for new in set(told) - before])
 
     def of(self, team: str, name: str) -> list[str]:
         """Return the channels of `name`, sorted."""
-        query = "SELECT channel FROM members WHERE team = ? AND key = ? AND joined ORDER BY channel_key"
+        query = "SELECT channel FROM members WHERE team = ? AND key = ? ORDER BY channel_key"
         return [channel for (channel,) in self._db.rows(query, *keys(team, name))]
 
     def audience(self, team: str, channel: str, sender: str) -> Channel:
@@ -135,7 +134,7 @@ class ChannelRegistry:
         rows = self._db.rows(
             "SELECT members.team, channel_key, channel, ifnull(registry.name, members.name) "
             "FROM members LEFT JOIN registry ON registry.team = members.team "
-            "AND registry.key = members.key WHERE joined AND members.team = ifnull(?, members.team) "
+            "AND registry.key = members.key WHERE members.team = ifnull(?, members.team) "
             "ORDER BY members.team, channel_key, members.key",
             None if team is None else names.key(team),
         )

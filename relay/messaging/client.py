@@ -39,7 +39,6 @@ from relay.messaging.publisher import ProxyPublishers, Publisher
 from relay.messaging.receiver import ConnectionStatus, Receiver
 from relay.messaging.runaway import Limits
 from relay.messaging.user_inbox import UserInbox
-from relay.place import Place
 from relay.storage.sqlite import Writer
 from relay.transport import topics
 from relay.transport.announcer import Announcer
@@ -55,7 +54,7 @@ ELECTING = Backoff(0.2, 0.2, jitter=(0.8, 1.2))
 """The same in the first RECONNECT.last seconds after a cluster is lost."""
 
 SWEEP_EVERY = 15.0
-"""Approximate seconds between two sweeps for expired messages."""
+"""Approximate seconds between two looks for what nobody has notified this client of, and for what expires."""
 
 STARTING_RETRY = 0.05
 """Seconds between two attempts to send to an agent that is starting."""
@@ -123,24 +122,17 @@ class MessagingClient:
             resources.push_async_callback(asyncio.to_thread, ledger.close)
             origin = await ledger.run(begin)
             bell = resources.enter_context(Doorbell(home, team, name))
+            tracker = PresenceTracker(home, ledger, bus, team, name, origin)
             whose = None if owner is None else owner.id
-            limits = limits or Limits()
-            return cls(
-                home, team, name, bus, connector, ledger, origin, limits, publish, bell, resources, whose
-            )
+            return cls(tracker, connector, limits or Limits(), publish, bell, resources, whose)
         except BaseException:
             await resources.aclose()
             raise
 
     def __init__(
         self,
-        home: Home,
-        team: str,
-        name: str,
-        bus: str,
+        tracker: PresenceTracker,
         connector: Connector,
-        ledger: Writer[Ledger],
-        origin: str,
         limits: Limits,
         publish: Callable[[Event], None],
         bell: Doorbell,
@@ -148,18 +140,16 @@ class MessagingClient:
         owner: str | None,
     ) -> None:
         """Call `open` instead. resources: released by `close`. owner: the owner's id."""
-        self.team = team
-        self.name = name
+        self.team, self.name = team, name = tracker.team, tracker.name
         self._connector = connector
-        self._ledger = ledger
+        self._ledger = ledger = tracker.ledger
         self._bell = bell
         self._limits = limits
         self._resources = resources
         self._status = ConnectionStatus(publish)
-        tracker = PresenceTracker(home, ledger, bus, team, name, origin)
-        announcer = Announcer(team, name, origin, self._standing, owner or "")
-        publisher = Publisher(ledger, team, name, bus)
-        self._proxies = ProxyPublishers(home, ledger, team, connector, bus)
+        announcer = Announcer(team, name, tracker.origin, self._standing, owner or "")
+        publisher = Publisher(ledger, team, name, tracker.bus)
+        self._proxies = ProxyPublishers(tracker.home, ledger, team, connector, tracker.bus)
         self.ended = False  # `run` is over, or about to be
         self._listener = PresenceListener(
             tracker, lambda: announcer.boot, self._status.trouble, self._proxies.wake
@@ -182,7 +172,7 @@ class MessagingClient:
             await _enter(self._resources, self._connector.use())
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._sweep())
-                self._rung(Rings(mail=[], all=True, injected=[]))
+                self._rung(Rings(mail=False, all=True, injected=[]))
                 self._bell.listen(self._rung)
                 tasks.create_task(self._stay_connected())
         except ExceptionGroup as group:
@@ -281,25 +271,15 @@ class MessagingClient:
     async def channels(self) -> list[str]:
         return await self._ledger.run(lambda ledger: ledger.channels.of(self.team, self.name))
 
-    async def drain(self) -> None:
-        """Publish the messages, and report the outcomes, that another process wrote to the ledger."""
-        self._receiver.publisher.wake()
-        self._proxies.wake()
-        await self._receiver.look()
-
     async def waiting(self, most: int = -1) -> list[Message]:
         """Return the messages that may be typed now, in order. most: per sender, besides urgent ones."""
         return await self._ledger.run(
             lambda ledger: ledger.inbox.waiting(self.team, self.name, most, self._receiver.owner)
         )
 
-    async def committed(self, session: str) -> set[str]:
-        """Return the places of the directives for which the session `session` has sent messages."""
-        return await self._ledger.run(lambda ledger: ledger.outbox.committed(session))
-
-    async def sent_for(self, session: str, place: Place) -> list[Message]:
-        """Return the messages that the session `session` sent for the directive or request at `place`."""
-        return await self._ledger.run(lambda ledger: ledger.outbox.sent_for(session, place))
+    async def ask(self, job: Callable[[Ledger], T]) -> T:
+        """Return what `job` finds in the ledger. Raise LedgerError."""
+        return await self._ledger.run(job)
 
     async def stored(self) -> set[str]:
         """Return the ids of all messages stored for this agent, waiting or being typed."""
@@ -307,16 +287,9 @@ class MessagingClient:
             lambda ledger: ledger.inbox.stored(self.team, self.name, self._receiver.owner)
         )
 
-    async def held(self) -> set[str]:
-        return set(await self._ledger.run(lambda ledger: ledger.held(team=self.team, sender=self.name)))
-
     async def user_inbox(self, job: Callable[[UserInbox], T]) -> T:
         """Run `job` on the user's inbox; return what it returns."""
         return await self._ledger.run(lambda ledger: job(ledger.user_inbox))
-
-    async def version(self) -> int:
-        """Return a number that changes whenever another process writes to the ledger."""
-        return await self._ledger.run(Ledger.data_version)
 
     async def injecting(self, id: str) -> None:
         """Record that typing message `id` begins: if this process dies now, the message is uncertain.
@@ -386,10 +359,11 @@ class MessagingClient:
         told = [self._receiver.injected(*each) for each in rings.injected]
         if rings.all or not all(told):
             self._receiver.look_soon()
-        for id in rings.mail:
-            self._receiver.look_soon(id)
-        if rings.all:  # a receiver in another home may have appeared
+        elif rings.mail:
+            self._receiver.look_soon(outcomes=False)
+        if rings.all:  # another process has sent or retried something, or a receiver has appeared
             self._receiver.publisher.wake()
+            self._proxies.wake()
 
     async def _sweep(self) -> None:
         """Expire messages that have waited too long, and forget old ones, whatever the broker does."""
@@ -401,8 +375,9 @@ class MessagingClient:
                     pruned = time.monotonic()
                 await self._ledger.run(self._expire)
                 await self._receiver.look()
-                # Another process may have settled messages: for the user, or for a dead session.
+                # Another process may have sent or settled messages: for the user, or for a dead session.
                 self._receiver.publisher.wake()
+                self._proxies.wake()
                 self._status.calm()
             except LedgerGone:
                 raise
@@ -462,7 +437,6 @@ class MessagingClient:
                 self._listener.end()
                 await self._receiver.announcer.goodbye(transport)
                 transport.close()
-                self._receiver.finish(transport)
 
     async def _use(self, transport: MqttTransport) -> None:
         async with asyncio.TaskGroup() as tasks:

@@ -11,7 +11,7 @@ further messages to the same receiver, and a notice has the depth of its message
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Sequence
 
 from relay import names
 from relay.dataclass import dataclass
@@ -93,18 +93,6 @@ class DeliveryTracker:
             # The agent need not act, so do not wake it.
             text = f"Your messages to {shown} are held: {first.detail}. The user decides."
             self._tell(first, text, wakes=False, held=frozenset(names.key(each.to) for each in fresh))
-
-    @property
-    def holding(self) -> bool:
-        """Return True if messages of the agent are known to be held."""
-        return bool(self._held)
-
-    def still_held(self, ids: Set[str]) -> None:
-        """Record that only these of the agent's messages are held now; withdraw notices about the rest."""
-        for key, held in list(self._held.items()):
-            held &= ids
-            if not held:
-                self._free(key)
 
     def _free(self, key: str) -> None:
         """Record that no message to this receiver is held any more, so later ones are reported again."""

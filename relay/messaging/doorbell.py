@@ -12,29 +12,27 @@ import contextlib
 import os
 import stat
 from collections.abc import Callable, Iterable
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from relay.dataclass import dataclass
 from relay.home import Home, private_directory
-from relay.message import Message, State
-from relay.transport.topics import level
+from relay.message import Message
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
-_MAIL, _ALL, _INJECTED = "mail ", "all", "injected "
+_MAIL, _ALL, _INJECTED = "mail", "all", "injected "
 
 
 @dataclass(frozen=True, slots=True)
 class Rings:
-    """Rings at one time. mail: look for the new messages with these ids. all: look for everything.
+    """Rings at one time. mail: look for new messages. all: look for everything.
 
     injected: the messages that were given to their receivers: id, route, role.
     """
 
-    mail: list[str]
+    mail: bool
     all: bool
     injected: list[tuple[str, str | None, str | None]]
 
@@ -46,7 +44,13 @@ class Doorbell:
 
     def __init__(self, home: Home, team: str, name: str) -> None:
         """Create and open the FIFO. Raise OSError."""
-        path = make_fifo(_path(home, team, name))
+        path = Path(home.courier(team, name, "bell"))
+        private_directory(path.parent)
+        with contextlib.suppress(FileNotFoundError):
+            if not stat.S_ISFIFO(path.lstat().st_mode):
+                path.unlink()
+        with contextlib.suppress(FileExistsError):
+            os.mkfifo(path, 0o600)
         self._reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
         # Our own writer prevents end of file, which would make the reader ready for ever.
         self._writer = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -68,34 +72,19 @@ class Doorbell:
         self._loop.add_reader(self._reader, lambda: rung(self._read()))
 
     def _read(self) -> Rings:
-        lines, mail, injected = [], [], []
+        lines: list[str] = []
         with contextlib.suppress(BlockingIOError):
             # Whole lines: as much as a FIFO holds (pipe(7)).
             lines = os.read(self._reader, 1 << 16).decode().splitlines()
-        for line in lines:
-            if line.startswith(_INJECTED):
-                id, route, role = line.removeprefix(_INJECTED).split(" ")
-                injected.append((id, route or None, role or None))
-            elif line.startswith(_MAIL):
-                mail.append(line.removeprefix(_MAIL))
-        return Rings(mail, _ALL in lines, injected)
-
-
-def make_fifo(path: Path) -> Path:
-    """Create a FIFO of this user's at `path`, unless there is one, and return `path`. Raise OSError."""
-    private_directory(path.parent)
-    with contextlib.suppress(FileNotFoundError):
-        if not stat.S_ISFIFO(path.lstat().st_mode):
-            path.unlink()
-    with contextlib.suppress(FileExistsError):
-        os.mkfifo(path, 0o600)
-    return path
+        told = [line.split(" ")[1:] for line in lines if line.startswith(_INJECTED)]
+        injected = [(id, route or None, role or None) for id, route, role in told]
+        return Rings(_MAIL in lines, _ALL in lines, injected)
 
 
 def ring_for(home: Home, team: str, messages: Iterable[Message]) -> None:
-    """Ring the bells of the receivers for which `messages`, just sent, are stored in this home."""
-    for to, message in {each.to: each for each in messages if each.state is State.STORED}.items():
-        ring(home, team, to, f"{_MAIL}{message.id}")
+    """Ring the bells of the receivers of `messages`, just sent: some may be of this home."""
+    for to in {each.to for each in messages}:
+        ring(home, team, to, _MAIL)
 
 
 def ring_back(
@@ -109,7 +98,7 @@ def ring_back(
 def ring(home: Home, team: str, name: str, what: str = _ALL) -> bool:
     """Ring the bell of `name`; return False if no session of this home has it now. Takes about 10 µs."""
     try:
-        descriptor = os.open(_path(home, team, name), os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(home.courier(team, name, "bell"), os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return False
     try:
@@ -121,12 +110,3 @@ def ring(home: Home, team: str, name: str, what: str = _ALL) -> bool:
     finally:
         os.close(descriptor)
     return True
-
-
-def _path(home: Home, team: str, name: str) -> Path:
-    return _path_in(home.run_dir, team, name)
-
-
-@lru_cache(1024)
-def _path_in(run: str, team: str, name: str) -> Path:
-    return Path(run, "couriers", level(team), f"{level(name)}.bell")

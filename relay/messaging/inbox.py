@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable
 from relay.dataclass import replace
 from relay.errors import LedgerError, MessageRefused
 from relay.message import MAX_BODY, Message, State
-from relay.messaging.envelope import Envelope, ForeignPayload, Receipt
+from relay.messaging.envelope import Envelope, Receipt
 from relay.messaging.ledger_database import (
     COLUMNS,
     KEEP_TURN,
@@ -24,6 +24,7 @@ from relay.messaging.ledger_database import (
     message_of,
 )
 from relay.messaging.name_owners import TYPING, addressee, is_run
+from relay.transport.wire import ForeignPayload
 
 KEEP_DAYS = 30
 """Days for which settled messages are kept; their ids are not accepted twice."""
@@ -102,7 +103,7 @@ class Inbox:
             raise ForeignPayload("its id is another message's")
         if sent_here:
             return
-        stream = (*pair, envelope.origin)
+        stream = (*pair, envelope.stream)
         with self._db.transaction() as db:
             turn = _turn(db, stream)
             if found:
@@ -122,7 +123,7 @@ class Inbox:
             expires = None if envelope.ttl is None else now + envelope.ttl
             stored = replace(message, state=state, detail=detail, expires=expires)
             more = {
-                "origin": envelope.origin,
+                "origin": envelope.stream,
                 "sequence": envelope.sequence,
                 "size": len(message.body.encode()),
             }
@@ -146,7 +147,7 @@ class Inbox:
             raise InboxFull(
                 f"{most} messages are waiting for {message.to}; further ones stay with their senders."
             )
-        known = turn > 1 or _knows(db, pair, envelope.origin)
+        known = turn > 1 or _knows(db, pair, envelope.stream)
         if not (known and _has_room(db, pair, whole=whole)):
             raise InboxFull(
                 f"{message.sender} has reached the limit of waiting messages for {message.to}; "

@@ -17,7 +17,6 @@ from relay.dataclass import dataclass
 from relay.errors import LedgerError, NoSuchMessage
 from relay.message import Message, OutgoingMessage, State
 from relay.messaging.channels import ChannelRegistry
-from relay.messaging.envelope import is_id
 from relay.messaging.inbox import KEEP_DAYS, Inbox
 from relay.messaging.ledger_database import COLUMNS, KEEP_TURN, LedgerDatabase, advance, keys, message_of
 from relay.messaging.name_owners import NameOwners
@@ -25,6 +24,7 @@ from relay.messaging.outbox import Outbox
 from relay.messaging.runaway import Limits
 from relay.messaging.transit import Transit, unblock
 from relay.messaging.user_inbox import UserInbox
+from relay.transport.wire import is_id
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,8 +71,6 @@ CREATE TABLE pairs (
 CREATE TABLE members (
     team TEXT NOT NULL, channel_key TEXT NOT NULL, key TEXT NOT NULL,
     channel TEXT NOT NULL, name TEXT NOT NULL,
-    joined INTEGER NOT NULL,           -- 0: has left (no longer written: the row is deleted)
-    time REAL NOT NULL,
     PRIMARY KEY (team, channel_key, key)) WITHOUT ROWID;
 CREATE TABLE streams (
     team TEXT NOT NULL, sender_key TEXT NOT NULL, to_key TEXT NOT NULL, priority INTEGER NOT NULL,

@@ -190,7 +190,7 @@ class Outbox:
     def release(self, ids: Iterable[str]) -> list[Message]:
         """Release held messages, in the order in which they were sent; return those that were held.
 
-        The time until they expire starts again.
+        The time until they expire starts again. The release is news to their senders (`outcomes`).
         """
         now = self._db.now()
         columns = f"place, team, sender_key, to_key, accepted, {COLUMNS}"
@@ -201,7 +201,7 @@ class Outbox:
             for place, team, sender, to, accepted, *fields in rows:
                 message, pair = message_of(fields), (team, sender, to)
                 facts = _Facts.read(db, pair, now)
-                row: dict[str, Any] = {"state": facts.state, "told": facts.state}
+                row: dict[str, Any] = {"state": facts.state}
                 row |= facts.columns(db, message.priority.rank, now)
                 if message.expires is not None:
                     row["expires"] = None if _is_read_here(pair) else message.expires + now - accepted

@@ -9,9 +9,9 @@ from relay import names
 from relay.dataclass import replace
 from relay.errors import MessageRefused, ReceiverStarting, UnknownRecipient
 from relay.message import MAX_BODY, Message, OutgoingMessage
-from relay.messaging.envelope import MAX_SHORT, is_id
 from relay.messaging.ledger import Ledger
 from relay.messaging.runaway import Limits
+from relay.transport.wire import MAX_SHORT, is_id
 
 EVERYBODY = "*"
 

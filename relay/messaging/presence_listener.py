@@ -3,19 +3,17 @@
     RUN/listeners/TEAM.0.lock: taken ─→ subscribes to all presences ─→ presence_tracker ─→ ledger, doorbells
                                held  ─→ hears its own name only, until the holder ends
 
-However the holder ends, the kernel releases its lock and closes the write end of the FIFO beside it: the
-readers notice at once.  The holder touches the lock while it works; if it hangs (a session can), the next
-session takes RUN/listeners/TEAM.1.lock and listens too: writing the same presence twice does no harm.
+However the holder ends, the kernel releases its lock, and another session takes it at its next check.
+The holder touches the lock while it works; if it hangs (a session can), the next session takes
+RUN/listeners/TEAM.1.lock and listens too: writing the same presence twice does no harm.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
-import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from relay import names
@@ -23,7 +21,6 @@ from relay.clock import until_tick
 from relay.dataclass import dataclass, field
 from relay.errors import LedgerError
 from relay.home import private_directory
-from relay.messaging.doorbell import make_fifo
 from relay.messaging.presence_tracker import Heard, PresenceTracker
 from relay.storage.locks import is_held, open_lock, try_lock
 from relay.transport import topics
@@ -31,7 +28,7 @@ from relay.transport.mqtt import MqttTransport
 from relay.transport.presence import Presence
 
 LISTENER_CHECK_EVERY = 5.0
-"""Approximate seconds between two checks whether the listener hangs, and between its signs of life."""
+"""Approximate seconds between two checks whether a listener works, and between its signs of life."""
 
 HANGS = 15.0
 """Seconds without a sign of life after which a listener counts as hung."""
@@ -61,7 +58,6 @@ class PresenceListener:
     trouble: Callable[[LedgerError], None]
     unheard: Callable[[], None]
     _lock: int | None = None  # the lock's file descriptor, while this client listens
-    _life: int | None = None  # the FIFO's, closed with it
     # The latest announcement of each kind that is not recorded yet: by name, whether online, and retained.
     _arrived: dict[tuple[str, bool, bool], Heard] = field(default_factory=dict, init=False)
     _came: asyncio.Event = field(default_factory=asyncio.Event, init=False)
@@ -80,24 +76,14 @@ class PresenceListener:
 
     async def begin(self, transport: MqttTransport) -> None:
         """Subscribe to this client's topics over `transport`; call `run` or `end` afterwards."""
-        if self._take():
-            await self._listen(transport)
-        else:
-            await self._subscribe(transport, own=True)
+        await self._subscribe(transport, own=not self._take())
 
     async def run(self, transport: MqttTransport) -> None:
         """Listen or stand by, until cancelled. Raise BrokerError."""
         while self._lock is None:
-            with self._standing_by() as ended:  # before `_take`, so that no end is missed
-                while not ended.is_set():
-                    if self._take():
-                        await self._listen(transport)
-                        break
-                    with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(until_tick(LISTENER_CHECK_EVERY)):
-                            await ended.wait()
-                            await asyncio.sleep(random.uniform(0.01, 0.05))  # the lock is free in a moment
-        assert self._lock is not None
+            await asyncio.sleep(until_tick(LISTENER_CHECK_EVERY))
+            if self._take():
+                await self._subscribe(transport, own=False)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._write())
             tasks.create_task(self._repeat(transport))
@@ -105,29 +91,11 @@ class PresenceListener:
                 os.utime(self._lock)
                 await asyncio.sleep(until_tick(LISTENER_CHECK_EVERY))
 
-    @contextlib.contextmanager
-    def _standing_by(self) -> Iterator[asyncio.Event]:
-        """Yield an event that is set when the listening session ends."""
-        loop, ended = asyncio.get_running_loop(), asyncio.Event()
-        reader = os.open(make_fifo(self._fifo), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
-
-        def hung_up() -> None:
-            loop.remove_reader(reader)  # otherwise it would be called again and again
-            ended.set()
-
-        loop.add_reader(reader, hung_up)
-        try:
-            yield ended
-        finally:
-            loop.remove_reader(reader)
-            os.close(reader)
-
     def end(self) -> None:
         """Stop listening: the connection is lost."""
-        for descriptor in (self._lock, self._life):  # in this order: whoever notices takes the lock
-            if descriptor is not None:
-                os.close(descriptor)
-        self._lock = self._life = None
+        if self._lock is not None:
+            os.close(self._lock)
+        self._lock = None
         self._arrived.clear()
 
     def hear(self, heard: Presence, *, retained: bool) -> None:
@@ -137,10 +105,6 @@ class PresenceListener:
             self._arrived.pop(kind, None)  # the new one comes behind the others
             self._arrived[kind] = Heard(heard, retained, max(0.0, time.time() - heard.seen))
             self._came.set()
-
-    async def _listen(self, transport: MqttTransport) -> None:
-        await self.tracker.begin()
-        await self._subscribe(transport, own=False)
 
     async def _subscribe(self, transport: MqttTransport, *, own: bool) -> None:
         team, name = self.tracker.team, self.tracker.name
@@ -189,8 +153,6 @@ class PresenceListener:
             if try_lock(descriptor):
                 os.ftruncate(descriptor, 0)
                 self._lock = descriptor
-                # Also for reading: without a reader, it could not be opened for writing alone.
-                self._life = os.open(make_fifo(self._fifo), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
                 return True
             sign = os.fstat(descriptor).st_mtime_ns
             os.close(descriptor)
@@ -201,10 +163,6 @@ class PresenceListener:
             if now - since < HANGS:
                 return False
         return False
-
-    @property
-    def _fifo(self) -> Path:
-        return self._path(0).with_suffix(".fifo")
 
     def _path(self, place: int) -> Path:
         tracker = self.tracker

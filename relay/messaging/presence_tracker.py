@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from operator import attrgetter
 from typing import Any
 
@@ -75,13 +75,6 @@ class Attendance:
         self.db.write(f"INSERT OR REPLACE INTO presences VALUES ({values})", *row)
         return heard.online and age < MISSED * heard.every and not was_online
 
-    def leave(self, home: str, present: Callable[[str], bool]) -> None:
-        """Mark agents of `home` that are not `present` as offline: nobody may have heard them leave."""
-        for (name,) in self._rows("name", "AND home = ? AND online", home):
-            if not present(name):
-                gone = "UPDATE presences SET online = 0 WHERE bus = ? AND team = ? AND key = ?"
-                self.db.write(gone, self.bus, *keys(self.team, name))
-
     def online(self, name: str, owner: str | None = None) -> bool:
         """Return True if `name` is online, and has no owner other than `owner`, if that is given."""
         return self.home(name, owner) is not None
@@ -95,9 +88,10 @@ class Attendance:
         return "".join(found.boot for found, _ in self._find(name))
 
     def there(self, name: str) -> bool:
-        """Return True if `name` is online, or went offline a moment ago without having ended."""
+        """Return True if `name` is online in another home, or was a moment ago and has not ended."""
         return any(
-            not found.over and (found.online or silence < REPLACED) for found, silence in self._find(name)
+            found.home != self.db.origin and not found.over and (found.online or silence < REPLACED)
+            for found, silence in self._find(name)
         )
 
     def home(self, name: str, owner: str | None = None) -> str | None:
@@ -177,21 +171,17 @@ class PresenceTracker:
         for sender in await self.ledger.run(leave):
             ring(self.home, self.team, sender)
 
-    async def begin(self) -> None:
-        """Record which agents of this home left while no session listened. Raise LedgerError."""
-
-        def begin(ledger: Ledger) -> None:
-            self.attendance(ledger).leave(self.origin, self._is_here)
-            self._end(ledger)
-
-        await self.ledger.run(begin)
-
     async def hear(self, *batch: Heard) -> bool:
         """Record announcements, and ring the bells of senders whose messages can proceed, or are settled.
 
         Return False if one of these senders has no session. Raise LedgerError if nothing was recorded.
         """
-        concerned = await self.ledger.run(lambda ledger: self._note(ledger, batch))
+
+        def note(ledger: Ledger) -> set[str]:
+            with ledger.transaction():  # an agent appears together with its mail
+                return self._note(ledger, batch)
+
+        concerned = await self.ledger.run(note)
         rung = [ring(self.home, self.team, sender) for sender in concerned]
         return all(rung)
 
@@ -225,14 +215,10 @@ class PresenceTracker:
                 concerned.update(ledger.transit.appeared(self.team, heard.name, *seen))
             left = left or not heard.online
         if left:
-            self._end(ledger)
+            self.recover_dead(ledger)
+            ledger.owners.end_gone(self.is_alive)
             concerned.update(ledger.outbox.untold(self.team))
         return concerned
-
-    def _end(self, ledger: Ledger) -> None:
-        """Settle the mail of ended agents of this home."""
-        self.recover_dead(ledger)
-        ledger.owners.end_gone(self.is_alive)
 
     def _note_owner(self, ledger: Ledger, heard: Presence) -> None:
         """Record the owner of a name in another home, unless an agent of this home has it."""

@@ -22,18 +22,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import math
 import random
 from collections import deque
 from functools import cache
 
 from relay import names
 from relay.backoff import Backoff
-from relay.clock import until_tick
 from relay.dataclass import dataclass, field
 from relay.errors import BrokerError, HomeError, RelayError
 from relay.home import Home
-from relay.messaging.envelope import Envelope, ForeignPayload, Receipt, decode, encode
+from relay.messaging.envelope import Envelope, Receipt, decode, encode
 from relay.messaging.ledger import Ledger
 from relay.messaging.presence_tracker import Attendance
 from relay.storage.sqlite import Writer
@@ -41,6 +39,7 @@ from relay.transport import topics
 from relay.transport.connector import Connector
 from relay.transport.mqtt import IN_FLIGHT, MqttTransport
 from relay.transport.name_claims import is_present
+from relay.transport.wire import ForeignPayload
 
 RETRY = Backoff(5.0, 60.0, jitter=(0.8, 1.2))
 """The waits until a message without a receipt is published again while its receiver is online."""
@@ -58,9 +57,6 @@ further messages."""
 
 FLUSH = 1.0
 """Seconds that an ending agent waits for its last receipts to be sent."""
-
-LEDGER_CHECK_EVERY = 15.0
-"""Approximate seconds between two looks into the ledger without a call of `wake`."""
 
 _log = logging.getLogger(__name__)
 
@@ -118,16 +114,15 @@ class Publisher:
             self._wake.clear()
             copies, items, due = await self.ledger.run(self._claim)
             self.copy(copies)
-            next_one = now() + min(until_tick(LEDGER_CHECK_EVERY), due)
+            next_one = None if due is None else now() + due
             await self._publish(transport, items)
-            if due > 0:
-                if not self._wake.is_set():
-                    self._idle.set()
-                try:
-                    async with asyncio.timeout_at(next_one):
-                        await self._wake.wait()
-                except TimeoutError:
-                    await self.ledger.run(self._reopen)
+            if due == 0.0:
+                continue
+            if not self._wake.is_set():
+                self._idle.set()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(next_one):
+                    await self._wake.wait()
 
     async def _publish(self, transport: MqttTransport, items: list[Envelope | Receipt]) -> None:
         ends = await asyncio.gather(
@@ -152,8 +147,8 @@ class Publisher:
         to = item.sender if isinstance(item, Receipt) else item.message.to
         return topics.inbox(self.team, to, self.sender)
 
-    def _claim(self, ledger: Ledger) -> tuple[list[Envelope], list[Envelope | Receipt], float]:
-        """Return copies and a batch to publish, and the seconds until more is due."""
+    def _claim(self, ledger: Ledger) -> tuple[list[Envelope], list[Envelope | Receipt], float | None]:
+        """Return copies and a batch to publish, and the seconds until more is due (None: nothing is)."""
         there = Attendance(ledger, self.bus, self.team)
         home = cache(there.home)  # asked several times for each receiver
 
@@ -167,15 +162,14 @@ class Publisher:
 
         copies = ledger.transit.copies(self.team, self.sender)
         receipts = ledger.inbox.receipts(self.team, self.sender, IN_FLIGHT)
-        ledger.transit.park(self.team, self.sender, reachable)
-        batch = ledger.transit.claim(self.team, self.sender, delay, IN_FLIGHT, home, BATCH_BYTES)
+        batch = []
+        if ledger.transit.next_due(self.team, self.sender) == 0.0:
+            with ledger.transaction():  # no receiver appears meanwhile
+                ledger.transit.park(self.team, self.sender, reachable)
+                batch = ledger.transit.claim(self.team, self.sender, delay, IN_FLIGHT, home, BATCH_BYTES)
         batch = batch or ledger.transit.ask(self.team, self.sender, home)
         due = 0.0 if receipts else ledger.transit.next_due(self.team, self.sender)
-        return copies, [*receipts, *batch], math.inf if due is None else due
-
-    def _reopen(self, ledger: Ledger) -> None:
-        there = Attendance(ledger, self.bus, self.team)
-        ledger.transit.reopen(self.team, self.sender, there.online)
+        return copies, [*receipts, *batch], due
 
 
 @dataclass(eq=False, slots=True)
@@ -206,9 +200,7 @@ class ProxyPublishers:
                             self.ledger, self.team, sender, self.bus
                         )
                         tasks.create_task(self._publish_for(sender, publisher))
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(until_tick(LEDGER_CHECK_EVERY * random.uniform(0.5, 1.5))):
-                        await self._wake.wait()
+                await self._wake.wait()
                 self._wake.clear()
 
     def _without_session(self, ledger: Ledger) -> list[str]:

@@ -2,8 +2,7 @@
 
 transport: each publisher in turn
           ─→ topics, envelope: does it match its topic? ───┬→ inbox.store, a receipt ─┐
-                                                           ├→ transit.receipt ────────┤
-                                                           ├→ it is from this home ───┴→ look
+                                                           ├→ transit.receipt ────────┴→ look
                                                            └→ announcer, presence_listener
     look: what does the ledger have? ─→ MessageStored, OutcomeReported
 """
@@ -24,18 +23,19 @@ from relay.dataclass import dataclass, field, replace
 from relay.errors import LedgerError
 from relay.eventbus import Event
 from relay.message import Message, State
-from relay.messaging.envelope import Envelope, ForeignPayload, Receipt, copied, decode
+from relay.messaging.envelope import Envelope, Receipt, decode, is_copy
 from relay.messaging.events import MessageStored, OutcomeReported, StatusReported
 from relay.messaging.inbox import NEWS
 from relay.messaging.ledger import Ledger
 from relay.messaging.presence_listener import PresenceListener
 from relay.messaging.publisher import Publisher
 from relay.storage.sqlite import Writer
-from relay.transport import name_claims, presence, topics
+from relay.transport import presence, topics
 from relay.transport.announcer import Announcer
-from relay.transport.arrivals import MAX_RECEIPT, Inbound
+from relay.transport.arrivals import Inbound
 from relay.transport.mqtt import MqttTransport
-from relay.transport.name_claims import NameClaim
+from relay.transport.presence import NameClaim
+from relay.transport.wire import ForeignPayload
 
 TROUBLE_OVER = 150.0
 """Seconds after which trouble with the ledger is over; everything that waits was retried by then."""
@@ -121,10 +121,9 @@ class Receiver:
     ignored: int = 0
     _seen: int = field(default=0, init=False)  # the turn of the last message reported
     _looking: asyncio.Future[Any] | None = field(default=None, init=False)  # the last look
-    _wanted: set[str] = field(default_factory=set, init=False)  # ids to look for; "": everything
+    _again: bool | None = field(default=None, init=False)  # another look is due; True: for outcomes, too
     _in_flight: dict[str, Message] = field(default_factory=dict, init=False)  # the latest ones sent, by id
     _known: set[str] = field(default_factory=set, init=False)  # their outcomes are reported, not recorded
-    _recent: deque[str] = field(default_factory=lambda: deque(maxlen=NEWS), init=False)  # the latest ids
 
     async def run(self, transport: MqttTransport) -> None:
         """Receive over `transport` until it is lost. Raise ConnectionLost."""
@@ -142,23 +141,11 @@ class Receiver:
             while taking and (taking[0].done() or len(taking) > TAKING):
                 await asyncio.wait([taking.popleft()])
 
-    def finish(self, transport: MqttTransport) -> None:
-        """Process the receipts that arrived over `transport`, now closed: the broker has forgotten them.
-
-        Senders that got no receipt publish their messages again.
-        """
-        for inbound in transport.left():
-            topic = topics.parse(inbound.topic)
-            if len(inbound.payload) <= MAX_RECEIPT and isinstance(topic, topics.InboxTopic):
-                with self._tolerant(inbound):
-                    self._hand_over(inbound, topic)
-
     def _hand_over(self, inbound: Inbound, topic: topics.InboxTopic) -> asyncio.Future[Any] | None:
         """Hand the ledger a payload for the agent, unless it has the message. Raise ForeignPayload."""
         if inbound.retained:
             raise ForeignPayload("retained, as no message is")  # it would come with each subscription
-        if (id := copied(inbound.payload)) is not None:
-            self.look_soon(id)  # unless the bell was faster than the broker
+        if is_copy(inbound.payload):
             return None
         if (taking := self._take(decode(inbound.payload, topic))) is not None:
             taking.add_done_callback(partial(self._taken, inbound))
@@ -204,23 +191,19 @@ class Receiver:
         self._looking.add_done_callback(self._looked)
         return self._looking
 
-    def look_soon(self, id: str = "") -> None:
-        """Look once the running look is over; for a message `id`, only if that look has not found it.
-
-        "": look for outcomes, too. The sweep tries again if the ledger cannot be read.
-        """
-        self._wanted.add(id)
+    def look_soon(self, *, outcomes: bool = True) -> None:
+        """Look once the running look is over. The sweep tries again if the ledger cannot be read."""
+        self._again = outcomes or bool(self._again)
         if self._looking is None or self._looking.done():
             self._looked()
 
     def _looked(self, end: asyncio.Future[Any] | None = None) -> None:
         if end is not None and not end.cancelled() and isinstance(error := end.exception(), LedgerError):
             self.status.trouble(error)
-        wanted = self._wanted.difference(self._recent)
-        self._wanted.clear()
-        if wanted:
+        outcomes, self._again = self._again, None
+        if outcomes is not None:
             with contextlib.suppress(LedgerError):  # the client has been closed meanwhile
-                self.look(outcomes="" in wanted)
+                self.look(outcomes=outcomes)
 
     def _report(self, outcomes: list[Message], arrived: list[tuple[int, Message]]) -> None:
         for message in outcomes:
@@ -232,7 +215,6 @@ class Receiver:
         for turn, message in arrived:
             if turn > self._seen:  # another look may have reported it meanwhile
                 self._seen = turn
-                self._recent.append(message.id)
                 self.publish(MessageStored(message))
         if len(arrived) >= NEWS:
             self.look_soon()
@@ -259,8 +241,7 @@ class Receiver:
     def _take(self, item: Envelope | Receipt) -> asyncio.Future[Any] | None:
         """Hand `item` to the ledger. The awaitable raises ForeignPayload and LedgerError."""
         if isinstance(item, Envelope) and item.sequence == 0:
-            self.look_soon(item.message.id)
-            return None
+            return None  # a copy of what the ledger has (`copy_of`), whoever sent it
 
         def take(ledger: Ledger) -> None:
             if isinstance(item, Receipt):
@@ -281,9 +262,7 @@ class Receiver:
             self._known -= known
 
     def _hear(self, inbound: Inbound, level: str) -> None:
-        heard = presence.decode(inbound.payload, level) or name_claims.decode(inbound.payload, level)
-        if heard is None:
-            raise ForeignPayload("neither an announcement nor a claim")
+        heard = presence.decode(inbound.payload, level)
         own = names.same(heard.name, self.name)
         if isinstance(heard, NameClaim):
             if own and heard.session != self.announcer.session:

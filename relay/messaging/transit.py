@@ -16,8 +16,8 @@ from typing import Any
 
 from relay import names
 from relay.backoff import Backoff
-from relay.message import Priority, State
-from relay.messaging.envelope import Envelope, Receipt, copy_of, origin_of
+from relay.message import State
+from relay.messaging.envelope import Envelope, Receipt, copy_of
 from relay.messaging.ledger_database import (
     COLUMNS,
     NEXT_TURN,
@@ -100,8 +100,7 @@ class Transit:
                 )
                 base = bases[to_key, message.priority.rank, owner]
                 ttl = None if message.expires is None else max(0.0, message.expires - now)
-                origin = origin_of(self._db.origin, message.priority, owner)
-                envelopes.append(Envelope(message, origin, sequence, base, ttl, target, owner))
+                envelopes.append(Envelope(message, self._db.origin, sequence, base, ttl, target, owner))
         return envelopes
 
     def copies(self, team: str, sender: str) -> list[Envelope]:
@@ -133,13 +132,16 @@ class Transit:
                     (now + ASK.wait(attempts + 2), place),
                 )
                 if its_home is not None and its_home == home(message.to):
-                    origin = origin_of(self._db.origin, message.priority, owner)
                     # Its turn has come there already: nothing before it is missing.
-                    envelopes.append(Envelope(message, origin, sequence, sequence, None, its_home, owner))
+                    asked = Envelope(message, self._db.origin, sequence, sequence, None, its_home, owner)
+                    envelopes.append(asked)
         return envelopes
 
     def park(self, team: str, sender: str, present: Callable[[str, str | None], bool]) -> None:
-        """Defer messages due for receivers (name, owner) that are not `present` until they appear."""
+        """Defer messages due for receivers (name, owner) that are not `present` until they appear.
+
+        Call it in one transaction with what `present` reads: one that appears meanwhile would be missed.
+        """
         due = f"{_SENDER} AND {PENDING} AND due <= ?"
         values = (*keys(team, sender), self._db.now())
         receivers = self._db.rows(f"SELECT DISTINCT recipient, owner FROM messages WHERE {due}", *values)
@@ -149,18 +151,6 @@ class Transit:
                 db.executemany(
                     f"UPDATE messages SET due = NULL WHERE {due} AND to_key = ? AND owner IS ?", absent
                 )
-
-    def reopen(self, team: str, sender: str, present: Callable[[str, str | None], bool]) -> None:
-        """Make messages in their window due if they still wait for a `present` receiver (name, owner)."""
-        who = keys(team, sender)
-        waits = f"{_SENDER} AND {PENDING} AND due IS NULL"
-        rows = self._db.rows(f"SELECT DISTINCT recipient, owner FROM messages WHERE {waits}", *who)
-        here = [(names.key(to), owner) for to, owner in rows if present(to, owner)]
-        if here:
-            with self._db.transaction() as db:
-                for to, owner in here:
-                    for priority in Priority:
-                        _slide(db, (*who, to, priority.rank, owner), self._db.now())
 
     def next_due(self, team: str, sender: str) -> float | None:
         """Return the seconds until a message of `sender` is due, at least 0; None if there is none."""

@@ -16,8 +16,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from relay.dataclass import dataclass, field
 from relay.transport import presence, topics
 from relay.transport.mqtt import ConnectionLost, MqttTransport
-from relay.transport.name_claims import NameClaim, contend
-from relay.transport.presence import Presence
+from relay.transport.name_claims import contend
+from relay.transport.presence import NameClaim, Presence
 
 _GOODBYE_SECONDS = 1.0
 

@@ -4,7 +4,7 @@
 
 One publisher delays the others by at most one payload at a time.  A payload that does not fit in its queue is
 dropped; if all queues together are too long, the last payload of the longest one is dropped.  A dropped
-message gets no receipt, so its sender publishes it again.
+message gets no receipt, so its sender publishes it again; for the outcome in a dropped receipt, it asks.
 """
 
 from __future__ import annotations
@@ -14,12 +14,9 @@ from collections.abc import Iterator
 
 from relay.dataclass import dataclass
 
-MAX_RECEIPT = 6 * 1024 + 2048
-"""Maximum bytes of a receipt."""
-
 LINE = 20 << 20
 """Maximum bytes queued for one publisher: more than a stream of the largest messages has in flight
-(outbox.WINDOW). As much again is reserved for receipts, which nobody resends."""
+(transit.WINDOW)."""
 
 ALL = 128 << 20
 """Maximum bytes queued for all publishers together."""
@@ -53,9 +50,7 @@ class Arrivals:
 
     def add(self, inbound: Inbound) -> None:
         publisher = inbound.topic.rpartition("/")[2]  # as the broker enforces (relay.transport.topics)
-        small = len(inbound.payload) <= MAX_RECEIPT
-        size = self._sizes.get(publisher, 0) + _cost(inbound)
-        if size > (2 * LINE if small else LINE):
+        if self._sizes.get(publisher, 0) + _cost(inbound) > LINE:
             self.dropped += 1
             return
         self._lines.setdefault(publisher, deque()).append(inbound)

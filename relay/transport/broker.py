@@ -27,7 +27,6 @@ import json
 import os
 import secrets
 import select
-import shutil
 import signal
 import subprocess
 import sys
@@ -39,7 +38,7 @@ from relay.errors import BrokerError
 from relay.home import Home, private_directory
 from relay.storage.files import write_private
 from relay.storage.locks import is_held, locked, open_lock, try_lock, wait_lock
-from relay.transport import broker_supervisor, broker_watch, nats
+from relay.transport import broker_supervisor, broker_watch, nats, nats_streams
 from relay.transport.credentials import Credentials, CredentialStore
 from relay.transport.endpoint import Endpoint
 
@@ -49,15 +48,10 @@ LINGER = 60.0
 _PACKAGES = str(Path(__file__).parents[2])
 _ELECTION_SECONDS = 15.0
 _ASKING = 0.2  # seconds; another process's `status` takes the lock for a moment
-_PORTS_TAKEN = 3  # attempts to start, each at another port, if other programs are faster
 _START_SECONDS = broker_supervisor.START_SECONDS + 2
 _STOP_SECONDS = broker_supervisor.STOP_SECONDS + 3
 _TERMINATE_AGAIN = 1.0
 _RELOAD_SECONDS = 5.0
-
-
-class PortTaken(BrokerError):
-    """Another program took the broker's port just before the broker could."""
 
 
 def ensure(home: Home, *, port: int | None = None, keep: bool = False) -> Endpoint:
@@ -89,29 +83,11 @@ def credentials(home: Home, team: str, name: str) -> Credentials:
     return _store(home).get(team, name)
 
 
-def known_credentials(home: Home, team: str, name: str) -> Credentials | None:
-    """Return the credentials of `name` in `team`; None if this home has none."""
+@contextlib.contextmanager
+def credential_store(home: Home) -> Iterator[CredentialStore]:
+    """Yield the credentials of `home` for a block, then tell a running broker what has changed."""
     with _election(home):
-        return _store(home).find(team, name)
-
-
-def everybody(home: Home, team: str | None = None) -> list[Credentials]:
-    """Return the credentials of everyone in `team` (None: in all teams) in `home`."""
-    with _election(home):
-        return list(_store(home).all(team))
-
-
-def adopt(home: Home, credentials: Credentials) -> None:
-    """Store credentials from another home, and tell a running broker."""
-    with _election(home):
-        _store(home).put(credentials)
-        _reload(home, status(home))
-
-
-def dismiss(home: Home, team: str, name: str) -> None:
-    """Forget the credentials of `name`; a running broker closes its connections."""
-    with _election(home):
-        _store(home).remove(team, name)
+        yield _store(home)
         _reload(home, status(home))
 
 
@@ -205,13 +181,7 @@ def _ensure(home: Home, port: int | None) -> Endpoint:
                     raise BrokerError(
                         "a broker without a supervisor does not stop; kill nats-server yourself."
                     )
-        for others in range(_PORTS_TAKEN):
-            try:
-                _launch(home, os.dup(alive), port, foreground=False)
-                break
-            except PortTaken:
-                if port is not None or others == _PORTS_TAKEN - 1:
-                    raise
+        _launch(home, os.dup(alive), port, foreground=False)
     finally:
         os.close(alive)
     found = _read_endpoint(home)
@@ -230,8 +200,6 @@ def _launch(home: Home, alive: int, port: int | None, *, foreground: bool) -> su
             try:
                 log = os.open(_log(home), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
                 until_started.callback(os.close, log)
-                # Left by a version that kept mail there.
-                shutil.rmtree(home.broker / "jetstream", ignore_errors=True)
                 # One that was killed has left it, and its pids may be those of other programs by now.
                 (home.broker / "endpoint.json").unlink(missing_ok=True)
                 _configure(home, port)
@@ -281,14 +249,14 @@ def _password(home: Home) -> str:
     return path.read_text(encoding="utf-8")
 
 
-def greet(home: Home, endpoint: Endpoint) -> None:
-    """Log in to the running broker at `endpoint`, and have it deliver a message. Raise BrokerError."""
+def greet(home: Home) -> None:
+    """Log in to the running broker, and have it deliver a message. Raise BrokerError."""
+    address, login = (nats.HOST, native_port(home) or 0), (nats.SERVICE, _password(home))
     try:
-        login = nats.SERVICE, _password(home)
-        broker_watch.greet((endpoint.host, endpoint.port), login, broker_watch.ANSWER_SECONDS)
-    except (OSError, EOFError, ValueError) as error:
+        nats_streams.greet(address, login, broker_watch.ANSWER_SECONDS)
+    except (OSError, ValueError) as error:
         why = str(error) or type(error).__name__
-        raise BrokerError(f"the broker at {endpoint.url} does not answer properly: {why}.") from None
+        raise BrokerError(f"the embedded broker does not answer properly: {why}.") from None
 
 
 def _is_admitted(home: Home, port: int, agent: Credentials) -> bool:
@@ -381,8 +349,7 @@ def _start_error(home: Home) -> BrokerError:
         lines = []
     bad = [line for line in lines if "[FTL]" in line or "[ERR]" in line or not line.startswith("[")]
     why = bad[-1] if bad else "it ended without a message"
-    kind = PortTaken if "address already in use" in why else BrokerError
-    return kind(f"the broker could not be started: {why}. The full log is in {_log(home)}.")
+    return BrokerError(f"the broker could not be started: {why}. The full log is in {_log(home)}.")
 
 
 def _digest(configuration: str) -> str:

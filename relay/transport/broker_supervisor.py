@@ -77,7 +77,7 @@ def main(arguments: list[str]) -> int:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
         native = int(_wait_for(log, READY, 0, NATIVE)[1])
         login = users[0]["user"], users[0]["password"]
-        nats_streams.create(wanted["host"], native, *login, START_SECONDS)
+        nats_streams.create((wanted["host"], native), login, START_SECONDS)
         write_private(config, text)
         printed = os.fstat(log).st_size
         os.kill(broker, signal.SIGHUP)
@@ -88,7 +88,7 @@ def main(arguments: list[str]) -> int:
         write_private("endpoint.json", json.dumps(endpoint).encode())
         os.write(int(report), b"ready\n")
         os.close(int(report))
-        watch = BrokerWatch(broker, (address["host"], address["port"]), login, log, directory)
+        watch = BrokerWatch(broker, (wanted["host"], native), login, log, directory)
         _start_watch(watch)
         _wait_unused(float(linger))
     except Ended:

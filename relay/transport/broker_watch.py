@@ -1,7 +1,7 @@
 """Watches the embedded broker: kills it for replacement if it does not answer or grows too large.
 
-Every few seconds it acts like an agent: it logs in over MQTT, subscribes, and receives what it publishes.
-It runs in the broker's supervisor and imports only the standard library.
+Every few seconds it logs in, subscribes, and receives what it publishes (nats_streams.greet).  It runs in the
+broker's supervisor and imports only the standard library.
 """
 
 from __future__ import annotations
@@ -9,17 +9,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import secrets
 import signal
-import socket
 import threading
 import time
 from typing import NamedTuple
 
-from relay.transport import packets
-
-TOPIC = "relay/watch"
-"""The topic on which the watch publishes to itself."""
+from relay.transport import nats_streams
 
 REPLACED = "replaced.json"
 """The name of a file next to the configuration that says when and why a broker was last replaced."""
@@ -56,7 +51,7 @@ class BrokerWatch:
     """The watch of one broker, in a thread of its supervisor.
 
     pid:     its process, a child of this one.
-    address: host and port for MQTT clients.
+    address: host and port for NATS clients.
     login:   user and password of the watch.
     log:     a descriptor of its log, open for writing.
     directory: where REPLACED is.
@@ -108,8 +103,8 @@ class BrokerWatch:
         if why := self._outgrown():
             return why
         try:
-            greet(self._address, self._login, ANSWER_SECONDS)
-        except (OSError, EOFError, ValueError) as error:
+            nats_streams.greet(self._address, self._login, ANSWER_SECONDS)
+        except (OSError, ValueError) as error:
             self._failures += 1
             if self._failures == TIMES:
                 return f"it does not answer ({str(error) or type(error).__name__})"
@@ -120,25 +115,6 @@ class BrokerWatch:
     def _outgrown(self) -> str:
         size = _memory(self._pid)
         return f"it took {size >> 20} MB of memory" if size > MAX_MEMORY else ""
-
-
-def greet(address: tuple[str, int], login: tuple[str, str], timeout: float) -> None:
-    """Log in over MQTT, publish to TOPIC and receive it. Raise OSError, EOFError and ValueError.
-
-    timeout: seconds for each answer.
-    """
-    token = secrets.token_bytes(8)
-    with socket.create_connection(address, timeout) as connection, connection.makefile("rb") as broker:
-        connection.sendall(packets.connect(f"relay-watch-{token.hex()}", *login))
-        welcome = packets.read(broker)
-        if welcome.kind != packets.CONNACK or welcome.body[1:] != b"\0":
-            raise ValueError("it refuses logins")
-        connection.sendall(packets.subscribe(TOPIC) + packets.publish(TOPIC, token))
-        deadline = time.monotonic() + timeout
-        while (packet := packets.read(broker)).kind != packets.PUBLISH or token not in packet.body:
-            if time.monotonic() > deadline:
-                raise TimeoutError("published messages do not arrive")
-        connection.sendall(packets.DISCONNECT)
 
 
 def note_replacement(directory: str, why: str) -> None:

@@ -99,10 +99,9 @@ class CredentialStore:
     def remove(self, team: str, name: str) -> None:
         self._path(team, name).unlink(missing_ok=True)
 
-    def all(self, team: str | None = None) -> Iterator[Credentials]:
-        """Yield the credentials of everyone (in `team`), in a stable order."""
-        for path in sorted(self._directory.glob("*.json" if team is None else f"{level(team)}.*.json")):
-            yield _read(path)
+    def all(self) -> Iterator[Credentials]:
+        """Yield the credentials of everyone, in a stable order."""
+        yield from map(_read, sorted(self._directory.glob("*.json")))
 
     def put(self, credentials: Credentials, *, replace: bool = True) -> None:
         """Store `credentials`; replace: even if that agent has some."""

@@ -17,7 +17,7 @@ import math
 import re
 import socket
 import ssl
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any, Self
 
 import aiomqtt
@@ -172,30 +172,22 @@ class MqttTransport:
             self._paho.on_publish = acknowledged
         return True
 
-    async def publish(self, topic: str, payload: bytes, *, retain: bool = False, qos: int = 1) -> None:
-        """Publish; return once the broker has acknowledged it, which says nothing about any receiver.
-
-        qos: 0 to return once it is sent.
-        """
+    async def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
+        """Publish; return once the broker has acknowledged it, which says nothing about any receiver."""
         async with self._bounded("publish"):
-            await self._client.publish(topic, payload, qos=qos, retain=retain, timeout=math.inf)
+            await self._client.publish(topic, payload, qos=1, retain=retain, timeout=math.inf)
         self._extend()
 
     async def arriving(self) -> AsyncIterator[Inbound]:
         """Yield arriving payloads until the connection is lost; publishers take turns."""
         while True:
-            for inbound in self.left():
+            self._news.clear()
+            for inbound in self._arrivals.left():
                 yield inbound
+                self._extend()
             if self._lost.done():
                 raise ConnectionLost(self._explain(aiomqtt.MqttError("it closed the connection")))
             await self._news.wait()
-
-    def left(self) -> Iterator[Inbound]:
-        """Yield payloads that have arrived and were not yielded yet, even after `close`."""
-        self._news.clear()
-        for inbound in self._arrivals.left():
-            yield inbound
-            self._extend()
 
     def close(self, *, politely: bool = True) -> None:
         """Disconnect at once; never raise. May be called twice, and after a failed login.
@@ -331,3 +323,16 @@ async def connected(endpoint: Endpoint, login: Login) -> AsyncIterator[MqttTrans
     """Yield a connection for a block. Raise BrokerError."""
     with contextlib.closing(await MqttTransport(endpoint, login).connect()) as transport:
         yield transport
+
+
+async def accepts(endpoint: Endpoint, login: Login) -> bool:
+    """Return True if the broker accepts `login`. Raise ConnectionLost if it does not answer.
+
+    The connection is closed; with a farewell it breaks, so that the broker publishes that.
+    """
+    try:
+        transport = await MqttTransport(endpoint, login).connect()
+    except (LoginRefused, LoginCut):  # some brokers close the connection instead of answering
+        return False
+    transport.close(politely=login.farewell is None)
+    return True

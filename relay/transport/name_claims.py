@@ -16,20 +16,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 from collections.abc import Iterator
-from functools import lru_cache
 from pathlib import Path
 
-from relay import names
-from relay.dataclass import asdict, dataclass
 from relay.errors import NameInUse
 from relay.home import Home, private_directory
 from relay.storage.locks import is_held, open_lock, wait_lock
 from relay.transport import presence, topics
 from relay.transport.mqtt import ConnectionLost, MqttTransport
+from relay.transport.presence import NameClaim, Presence
 from relay.transport.topics import level
+from relay.transport.wire import ForeignPayload
 
 ECHO_SECONDS = 10.0
 """Seconds within which the broker must return a newcomer's claim; otherwise the connection is useless."""
@@ -47,29 +45,10 @@ dead host only after one and a half times the keepalive (MQTT 3.1.1 section 3.1.
 _LOCK_SECONDS = 0.2  # another process's `is_present` takes the lock for a moment
 
 
-@dataclass(frozen=True, slots=True)
-class NameClaim:
-    """A newcomer's claim.
-
-    session: the id of the run of its messaging client, the same for all its connections.
-    host:    the name of its machine.
-    held:    it had the name on its last connection, which it lost.
-    """
-
-    name: str
-    session: str
-    host: str
-    held: bool
-
-    def yields_to(self, other: NameClaim) -> bool:
-        """Return True if this one of two simultaneous claims gives way: a previous holder keeps the name."""
-        return (not other.held, other.session) < (not self.held, self.session)
-
-
 @contextlib.contextmanager
 def claim_name(home: Home, team: str, name: str) -> Iterator[None]:
     """Hold `name` of `team` for a block. Raise NameInUse if another process (or task) of this home has it."""
-    path = _path(home, team, name)
+    path = Path(home.courier(team, name, "lock"))
     private_directory(path.parent)
     descriptor = open_lock(path)
     try:
@@ -82,7 +61,7 @@ def claim_name(home: Home, team: str, name: str) -> Iterator[None]:
 
 def is_present(home: Home, team: str, name: str) -> bool:
     """Return True if `name` publishes for itself, from this home."""
-    return is_held(_path(home, team, name))
+    return is_held(home.courier(team, name, "lock"))
 
 
 async def contend(transport: MqttTransport, team: str, claim: NameClaim, announcement: bytes) -> None:
@@ -91,7 +70,7 @@ async def contend(transport: MqttTransport, team: str, claim: NameClaim, announc
     transport: a connection for this purpose alone, which is closed afterwards.
     Raise NameInUse if another session has the name or a better claim, and ConnectionLost.
     """
-    topic, payload, own = topics.presence(team, claim.name), encode(claim), level(claim.name)
+    topic, payload = topics.presence(team, claim.name), presence.encode(claim)
     now = asyncio.get_running_loop().time
     await transport.subscribe(topic, 0)
     began, echoed, quiet = now(), None, 0.0
@@ -101,7 +80,11 @@ async def contend(transport: MqttTransport, team: str, claim: NameClaim, announc
         async with asyncio.timeout(ECHO_SECONDS) as listening:
             await transport.publish(topic, payload)
             async for inbound in transport.arriving():
-                match presence.decode(inbound.payload, own) or decode(inbound.payload, own):
+                try:
+                    heard = presence.decode(inbound.payload, level(claim.name))
+                except ForeignPayload:
+                    continue
+                match heard:
                     case NameClaim(session=claim.session):
                         if echoed is None:
                             echoed = now()
@@ -112,13 +95,11 @@ async def contend(transport: MqttTransport, team: str, claim: NameClaim, announc
                         if rival.session not in answered:  # the rival may have come too late to hear ours
                             answered.add(rival.session)
                             await transport.publish(topic, payload)
-                    case presence.Presence(online=True, session=session, host=host) if (
-                        session != claim.session
-                    ):
+                    case Presence(online=True, session=session, host=host) if session != claim.session:
                         if not inbound.retained:
                             raise _in_use(team, claim.name, host)
                         holder = session
-                    case presence.Presence(online=False, session=session) if session == holder:
+                    case Presence(online=False, session=session) if session == holder:
                         holder = None
                 if echoed is not None:
                     listening.reschedule(echoed + (quiet if holder is None else OBJECTION_SECONDS))
@@ -128,34 +109,9 @@ async def contend(transport: MqttTransport, team: str, claim: NameClaim, announc
     await transport.publish(topic, announcement, retain=True)
 
 
-def encode(claim: NameClaim) -> bytes:
-    value = {"v": presence.VERSION, "claim": True} | asdict(claim)
-    return json.dumps(value, separators=(",", ":")).encode()
-
-
-def decode(payload: bytes, topic_level: str) -> NameClaim | None:
-    """Return the claim in `payload`; None if it is foreign (another version or name)."""
-    try:
-        value = presence.fields(payload, topic_level)
-        name, session, host = names.validate(value["name"]), value["session"], value["host"]
-        claim = NameClaim(name, presence.short(session), presence.short(host), value["held"] is True)
-        return claim if value["claim"] is True else None
-    except presence.FOREIGN:
-        return None
-
-
 def _in_use(team: str, name: str, host: str) -> NameInUse:
     where = f"on host {host!r}" if host else "on another host"
     return NameInUse(
         f"{name!r} is already on the bus, {where}, in team {team!r}. "
         "Choose another name with -n, or stop the session there."
     )
-
-
-def _path(home: Home, team: str, name: str) -> Path:
-    return _path_in(home.run_dir, team, name)
-
-
-@lru_cache(1024)  # needed for each message
-def _path_in(run: str, team: str, name: str) -> Path:
-    return Path(run, "couriers", level(team), f"{level(name)}.lock")

@@ -10,7 +10,7 @@ import socket
 from collections.abc import Iterable
 from pathlib import Path
 
-from relay.transport import acl, broker_watch, nats_streams
+from relay.transport import acl, nats_streams
 from relay.transport.credentials import Credentials
 
 HOST = "127.0.0.1"
@@ -32,12 +32,11 @@ def render(agents: Iterable[Credentials], port: int, password: str) -> str:
 
     password: that of SERVICE, the first of the users, which come last in its one line of JSON.
     """
-    topic = broker_watch.TOPIC.replace("/", ".")
     service = {
         "user": SERVICE,
         "password": password,
-        "allowed_connection_types": ["STANDARD", "MQTT"],
-        "permissions": {what: {"allow": [subject, topic]} for what, subject in nats_streams.SUBJECTS.items()},
+        "allowed_connection_types": ["STANDARD"],
+        "permissions": {what: {"allow": subjects} for what, subjects in nats_streams.SUBJECTS.items()},
     }
     return json.dumps(
         {

@@ -11,12 +11,17 @@ https://docs.nats.io/reference/reference-protocols/nats_api_reference.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import secrets
 import socket
+from collections.abc import Iterator
+from io import BufferedRWPair
 from typing import Any
 
-SUBJECTS = {"publish": "$JS.API.STREAM.CREATE.*", "subscribe": "_INBOX.relay"}
-"""The subjects that the user who creates the streams may publish and subscribe to."""
+_REPLIES, _WATCH = "_INBOX.relay", "relay.watch"
+SUBJECTS = {"publish": ["$JS.API.STREAM.CREATE.*", _WATCH], "subscribe": [_REPLIES, _WATCH]}
+"""The subjects that the supervisor's user may publish and subscribe to."""
 
 _MB = 1 << 20
 _LONGEST = 1 << 16  # bytes of a line; what sends more is no NATS server
@@ -48,31 +53,36 @@ MAX_MEMORY = sum(stream["max_bytes"] for stream in _STREAMS.values())
 """Maximum bytes of all streams together."""
 
 
-def admits(host: str, port: int, user: str | None, password: str | None, timeout: float) -> bool:
-    """Return True if a NATS server lets `user` in. Raise OSError, and ValueError if it is none.
+Address = tuple[str, int]
+Login = tuple[str | None, str | None]
+
+
+def admits(address: Address, login: Login, timeout: float) -> bool:
+    """Return True if a NATS server lets the user in. Raise OSError, and ValueError if it is none.
 
     timeout: seconds for each answer.
     """
-    with socket.create_connection((host, port), timeout) as connection, connection.makefile("rwb") as server:
-        if not server.readline(_LONGEST).startswith(b"INFO "):
-            raise ValueError(f"no NATS server at port {port}")
-        server.write(_hello(user, password) + b"PING\r\n")
+    with _talking(address, login, timeout) as server:
+        server.write(b"PING\r\n")
         server.flush()
         return b"PONG" in server.readline(_LONGEST)
 
 
-def _hello(user: str | None, password: str | None) -> bytes:
-    login = {} if user is None else {"user": user, "pass": password}
-    return f"CONNECT {json.dumps({'verbose': False, 'pedantic': False} | login)}\r\n".encode()
+def greet(address: Address, login: Login, timeout: float) -> None:
+    """Log in, publish a message and receive it. Raise OSError and ValueError. timeout: as for `admits`."""
+    token = secrets.token_hex(8)
+    with _talking(address, login, timeout) as server:
+        server.write(f"SUB {_WATCH} 1\r\nPUB {_WATCH} {len(token)}\r\n{token}\r\n".encode())
+        server.flush()
+        while token.encode() not in (line := server.readline(_LONGEST)):
+            if line.startswith(b"-ERR") or not line:
+                raise ValueError("it refuses logins")
 
 
-def create(host: str, port: int, user: str, password: str, timeout: float) -> None:
-    """Create the streams over the port for NATS clients. Raise OSError and ValueError.
-
-    timeout: seconds for each answer.
-    """
-    with socket.create_connection((host, port), timeout) as connection, connection.makefile("rwb") as server:
-        server.write(_hello(user, password) + f"SUB {SUBJECTS['subscribe']} 1\r\n".encode())
+def create(address: Address, login: Login, timeout: float) -> None:
+    """Create the streams over the port for NATS clients. Raise OSError and ValueError. timeout: as above."""
+    with _talking(address, login, timeout) as server:
+        server.write(f"SUB {_REPLIES} 1\r\n".encode())
         for name, bounds in _STREAMS.items():
             stream = {
                 "name": name,
@@ -82,9 +92,9 @@ def create(host: str, port: int, user: str, password: str, timeout: float) -> No
                 "max_consumers": _MAX_CONSUMERS,
                 **bounds,
             }
-            payload = json.dumps(stream).encode()
-            head = f"PUB $JS.API.STREAM.CREATE.{name} {SUBJECTS['subscribe']} {len(payload)}\r\n"
-            server.write(head.encode() + payload + b"\r\n")
+            payload = json.dumps(stream)
+            head = f"PUB $JS.API.STREAM.CREATE.{name} {_REPLIES} {len(payload)}"
+            server.write(f"{head}\r\n{payload}\r\n".encode())
         server.flush()
         answered = 0
         while answered < len(_STREAMS):
@@ -96,6 +106,17 @@ def create(host: str, port: int, user: str, password: str, timeout: float) -> No
                 answered += 1
             elif line.startswith(b"-ERR") or not line:
                 raise ValueError(f"nats-server makes no streams: {line.decode(errors='replace').strip()}")
-            elif line.startswith(b"PING"):
-                server.write(b"PONG\r\n")
-                server.flush()
+
+
+@contextlib.contextmanager
+def _talking(address: Address, login: Login, timeout: float) -> Iterator[BufferedRWPair]:
+    """Connect to a NATS server, and log in when the first command is sent."""
+    user, password = login
+    options = {"verbose": False, "pedantic": False} | (
+        {} if user is None else {"user": user, "pass": password}
+    )
+    with socket.create_connection(address, timeout) as connection, connection.makefile("rwb") as server:
+        if not server.readline(_LONGEST).startswith(b"INFO "):
+            raise ValueError(f"no NATS server at port {address[1]}")
+        server.write(f"CONNECT {json.dumps(options)}\r\n".encode())
+        yield server

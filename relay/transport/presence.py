@@ -8,13 +8,10 @@ another boot id and is ignored.
 
 from __future__ import annotations
 
-import json
-import math
 from typing import Any
 
-from relay import names
 from relay.dataclass import asdict, dataclass
-from relay.errors import InvalidName
+from relay.transport import wire
 from relay.transport.topics import level
 
 HEARTBEAT = 30.0
@@ -37,8 +34,6 @@ MAX_CHANNELS = 128
 """Maximum channels of one agent; 64 characters each fit into MAX_PAYLOAD."""
 
 _PER_SECOND = 4.0  # announcements that a home's listener hears in a large team
-VERSION = 1
-FOREIGN = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, InvalidName)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +63,25 @@ class Presence:
     over: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class NameClaim:
+    """A newcomer's claim to its name.
+
+    session: the id of the run of its messaging client, the same for all its connections.
+    host:    the name of its machine.
+    held:    it had the name on its last connection, which it lost.
+    """
+
+    name: str
+    session: str
+    host: str
+    held: bool
+
+    def yields_to(self, other: NameClaim) -> bool:
+        """Return True if this one of two simultaneous claims gives way: a previous holder keeps the name."""
+        return (not other.held, other.session) < (not self.held, self.session)
+
+
 def interval(online: int) -> float:
     """Return the seconds between two announcements of an agent in a team with `online` agents.
 
@@ -76,52 +90,46 @@ def interval(online: int) -> float:
     return min(LONGEST_HEARTBEAT, max(HEARTBEAT, online / _PER_SECOND))
 
 
-def encode(announced: Presence) -> bytes:
-    value = {"v": VERSION} | asdict(announced)
-    value["time"] = value.pop("seen")
-    return json.dumps(value, separators=(",", ":")).encode()
-
-
-def short(value: object) -> str:
-    """Return `value` if it is short printable text. Raise ValueError if not."""
+def _short(value: Any) -> str:
     if isinstance(value, str) and len(value) <= MAX_SHORT and value.isprintable():
         return value
     raise ValueError(value)
 
 
-def _channels(value: list[str]) -> tuple[str, ...]:
-    if len(value) > MAX_CHANNELS:
-        raise ValueError(value)
-    return tuple(names.validate(channel, "channel") for channel in value)
+def _every(value: Any) -> float:
+    if 0 < wire.seconds(value) <= LONGEST_HEARTBEAT:
+        return float(value)
+    raise ValueError(value)
 
 
-def fields(payload: bytes, topic_level: str) -> Any:
-    """Return the JSON object in `payload`. Raise one of FOREIGN for another version or name."""
-    value = json.loads(payload if len(payload) <= MAX_PAYLOAD else b"")
-    if value["v"] != VERSION or level(value["name"]) != topic_level:
-        raise ValueError(value)
-    return value
+def _channels(value: Any) -> tuple[str, ...]:
+    if isinstance(value, list) and len(value) <= MAX_CHANNELS:
+        return tuple(map(wire.channel, value))
+    raise ValueError(value)
 
 
-def decode(payload: bytes, topic_level: str) -> Presence | None:
-    """Return the announcement in `payload`; None if it is foreign (another version or name)."""
-    try:
-        value = fields(payload, topic_level)
-        seen, every = float(value["time"]), float(value["every"])
-        if not (math.isfinite(seen) and 0 < every <= LONGEST_HEARTBEAT):
-            return None
-        return Presence(
-            names.validate(value["name"]),
-            value["online"] is True,
-            seen,
-            short(value["boot"]),
-            short(value["session"]),
-            short(value["home"]),
-            short(value["host"]),
-            every,
-            _channels(value["channels"]),
-            short(value.get("owner", "")),
-            value.get("over") is True,
-        )
-    except FOREIGN:
-        return None
+_KINDS: dict[str, wire.Checks] = {
+    "presence": {
+        "name": wire.name,
+        "online": wire.flag,
+        "seen": wire.seconds,
+        **dict.fromkeys(("boot", "session", "home", "host"), _short),
+        "every": _every,
+        "channels": _channels,
+        "owner": _short,
+        "over": wire.flag,
+    },
+    "claim": {"name": wire.name, "session": _short, "host": _short, "held": wire.flag},
+}
+
+
+def encode(said: Presence | NameClaim) -> bytes:
+    return wire.encode("claim" if isinstance(said, NameClaim) else "presence", asdict(said))
+
+
+def decode(payload: bytes, topic_level: str) -> Presence | NameClaim:
+    """Return the announcement or claim in `payload`. Raise ForeignPayload, also for another name."""
+    kind, fields = wire.decode(payload, MAX_PAYLOAD, _KINDS)
+    if level(fields["name"]) != topic_level:
+        raise wire.ForeignPayload("its name is not its topic's")
+    return NameClaim(**fields) if kind == "claim" else Presence(**fields)

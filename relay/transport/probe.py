@@ -16,12 +16,11 @@ from relay.dataclass import replace
 from relay.errors import BrokerError
 from relay.names import DEFAULT_TEAM
 from relay.transport import mqtt, nats_streams, topics
-from relay.transport.attack import Attack
+from relay.transport.attack import Attack, Ear, beside, hearing, token
 from relay.transport.credentials import Credentials, Login, anybody, for_endpoint
 from relay.transport.endpoint import Endpoint
-from relay.transport.mqtt import LoginRefused, connected
+from relay.transport.mqtt import LoginRefused, accepts, connected
 from relay.transport.probe_result import ADVICE, CLAIMS, Finding, ProbeResult, unproved
-from relay.transport.visitor import ANSWER_SECONDS, Ear, accepts, beside, hearing, token
 
 NATS_PORT = 4222
 """The default port on which nats-server listens for NATS clients."""
@@ -226,11 +225,10 @@ def _encrypted(endpoint: Endpoint) -> ProbeResult:
 async def _native(endpoint: Endpoint, agents: Sequence[Credentials], port: int) -> ProbeResult:
     """Try the port for NATS clients."""
     logins = [for_endpoint(endpoint, agent) for agent in agents]
+    address = endpoint.host, port
     for user, password in {(None, None), *((login.user, login.password) for login in logins)}:
         try:
-            admitted = await asyncio.to_thread(
-                nats_streams.admits, endpoint.host, port, user, password, ANSWER_SECONDS
-            )
+            admitted = await asyncio.to_thread(nats_streams.admits, address, (user, password), ARRIVE_SECONDS)
         except (OSError, ValueError):
             return ProbeResult("native", Finding.HOLDS, f"nothing answers as NATS at port {port}.")
         if admitted:

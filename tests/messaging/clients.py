@@ -13,12 +13,13 @@ from relay.eventbus import Event
 from relay.home import Home
 from relay.message import Message, OutgoingMessage, State
 from relay.messaging.client import MessagingClient
-from relay.messaging.doorbell import ring_for
+from relay.messaging.doorbell import ring, ring_for
 from relay.messaging.events import MessageStored, OutcomeReported, StatusReported
 from relay.messaging.name_owners import Owner
 from relay.messaging.runaway import Limits
 from relay.names import PERSON
 from relay.transport import broker
+from relay.transport.credentials import Credentials
 from support import PATIENCE, eventually
 
 UNGUARDED = Limits(rate=0, depth=0, broadcasts=0)
@@ -71,6 +72,10 @@ class Agent:
                 self.outcomes.put_nowait(message)
             case StatusReported(text):
                 self.statuses.put_nowait(text)
+
+    def notify(self) -> None:
+        """Do what a command does that has changed the ledger."""
+        ring(self.home, self.team, self.name)
 
     async def send(self, to: str, body: str, **more: Any) -> list[Message]:
         return await self.client.send(OutgoingMessage(to, body, **more))
@@ -158,6 +163,12 @@ async def register(home: Home, name: str, *, here: bool = True) -> None:
 def far_from(home: Home) -> Home:
     """Return another home, always the same one."""
     return Home.from_env({"RELAY_HOME": str(home.state.parent.parent / "far")}).ensure()
+
+
+def adopt(home: Home, credentials: Credentials) -> None:
+    """Store credentials from another home, as `relay broker credentials import` does."""
+    with broker.credential_store(home) as store:
+        store.put(credentials)
 
 
 async def abroad(home: Home, name: str, *, team: str = "default", **more: Any) -> Agent:

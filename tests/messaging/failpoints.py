@@ -32,8 +32,9 @@ from relay.errors import MessageRefused
 from relay.eventbus import Event
 from relay.home import Home
 from relay.message import Message, OutgoingMessage, State
-from relay.messaging import publisher
+from relay.messaging import client, publisher
 from relay.messaging.client import MessagingClient
+from relay.messaging.doorbell import ring
 from relay.messaging.envelope import Receipt
 from relay.messaging.events import MessageStored
 from relay.messaging.inbox import Inbox
@@ -185,7 +186,6 @@ TRANSACTIONS = [
     Point(_TRANSIT + "begin"),
     Point(_TRANSIT + "end"),
     Point(_TRANSIT + "park"),
-    Point(_TRANSIT + "reopen"),
     Point(_TRANSIT + "ask"),
     Point(_TRANSIT + "hindered"),
     Point(_CHANNELS + "join"),
@@ -394,7 +394,7 @@ def _main(actor: Actor, commands: Connection, failpoint: Failpoint | None, liste
         return [receipt for receipt in receipts(*arguments) if receipt.state is not State.STORED]
 
     Inbox.receipts = final_receipts  # type: ignore[method-assign]
-    publisher.LEDGER_CHECK_EVERY = 0.2
+    client.SWEEP_EVERY = 0.2
     publisher.RETRY = Backoff(0.2, 60.0)
     name_claims.OBJECTION_SECONDS = 0.5
     if not listens:
@@ -432,7 +432,7 @@ async def _act(actor: Actor, commands: Connection) -> None:
         while True:
             command = await queue.get()
             if command is None:
-                await client.drain()
+                ring(actor.home, TEAM, actor.name)
                 continue
             to, bodies = command
             for body in bodies:

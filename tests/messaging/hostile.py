@@ -21,10 +21,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
+import packets
+
 from relay.home import Home
 from relay.message import Message, Priority, State
 from relay.messaging.envelope import Envelope, Receipt, encode
-from relay.transport import broker, packets, presence, topics
+from relay.transport import broker, presence, topics
 from relay.transport.presence import Presence
 
 MB = 1 << 20
@@ -86,8 +88,7 @@ class Hostile:
         message = Message(
             secrets.token_hex(8), self.name, self.victim, text, time.time(), State.STORED, priority=priority
         )
-        stream = origin if priority is Priority.NORMAL else f"{origin}/{priority}"
-        return encode(Envelope(message, stream, number + 1, 1, ttl))
+        return encode(Envelope(message, origin, number + 1, 1, ttl))
 
     def close(self) -> None:
         for each in self._open:

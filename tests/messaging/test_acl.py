@@ -13,7 +13,7 @@ from pathlib import Path
 
 import aiomqtt
 import pytest
-from clients import Agent, far_from, running
+from clients import Agent, adopt, far_from, running
 
 from guarded import GuardedMosquitto
 from ledgers import in_ledger, post
@@ -21,7 +21,7 @@ from relay import names
 from relay.errors import BrokerError
 from relay.home import Home
 from relay.message import State
-from relay.transport import acl, broker, mqtt, visitor
+from relay.transport import acl, attack, broker, mqtt
 from relay.transport.credentials import Credentials, Login
 from relay.transport.endpoint import Endpoint, endpoints
 from relay.transport.probe import probe
@@ -40,7 +40,7 @@ PASSWORDS = acl.mosquitto_passwords(TEAM)
 @pytest.fixture(autouse=True)
 def one_node(monkeypatch: pytest.MonkeyPatch) -> None:
     """Skip the wait for a cluster's nodes, which may deliver out of order; these brokers have one node."""
-    monkeypatch.setattr(visitor, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(attack, "SETTLE_SECONDS", 0.0)
 
 
 def check(url: str, agents: list[Credentials] = TEAM, *, native: int = 1) -> dict[str, tuple[Finding, str]]:
@@ -66,7 +66,7 @@ def test_agents_communicate_under_relays_access_list(home: Home, tmp_path: Path)
 
     async def scenario(url: str) -> None:
         far = far_from(home)
-        await asyncio.to_thread(broker.adopt, far, agents[1])
+        await asyncio.to_thread(adopt, far, agents[1])
         async with (
             running(Agent(home, "Alice", url=url)) as alice,
             running(Agent(far, "Bob.B", url=url)) as bob,
@@ -86,14 +86,14 @@ def test_a_refused_login_is_shown_as_the_reason_that_messages_wait(home: Home, t
 
     async def scenario(url: str) -> None:
         far = far_from(home)
-        await asyncio.to_thread(broker.adopt, far, agents[1])
+        await asyncio.to_thread(adopt, far, agents[1])
         async with (
             running(Agent(home, "Alice", url=url)) as alice,
             running(Agent(far, "Bob", url=url)) as bob,
         ):
             await alice.sees("Bob")
             await in_ledger(home, lambda ledger: post(ledger, "default", names.PERSON, "Bob", "from me"))
-            await alice.client.drain()
+            alice.notify()
 
             async def explained() -> bool:
                 (waits,) = await alice.ledger()
@@ -305,6 +305,6 @@ def test_an_unanswered_login_is_not_reported_as_refused(monkeypatch: pytest.Monk
 
         async def scenario() -> None:
             with pytest.raises(BrokerError, match="does not answer like an MQTT broker within"):
-                await visitor.accepts(endpoint, Login("nobody"))
+                await mqtt.accepts(endpoint, Login("nobody"))
 
         asyncio.run(scenario())

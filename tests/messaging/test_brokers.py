@@ -417,7 +417,7 @@ def test_presence_ends_with_a_goodbye_a_will_or_silence(home: Home, far: Home, s
             while topic not in kept:
                 message = await anext(aiter(ghost.messages))
                 kept[str(message.topic)] = json.loads(message.payload)
-            stale = {**kept[topic], "online": True, "time": kept[topic]["time"] - 3600}
+            stale = {**kept[topic], "online": True, "seen": kept[topic]["seen"] - 3600}
             await ghost.publish(topic, json.dumps(stale), qos=1, retain=True)
         async with running(Agent(home, "Alice", url=server.url("Alice"))) as alice:
             await eventually(lambda: alice.client.informed)

@@ -14,7 +14,7 @@ from clients import Agent, running
 from ledgers import in_ledger, post, states
 from relay.home import Home
 from relay.message import State
-from relay.messaging import client, publisher
+from relay.messaging import client
 from relay.messaging.channels import CATCH_UP
 from relay.messaging.ledger import Ledger
 from relay.messaging.name_owners import Owner
@@ -154,7 +154,7 @@ def test_a_returning_member_immediately_gets_what_the_user_sent(
     home: Home, far: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The user has no session: others in the home publish, and notice that the member is back."""
-    monkeypatch.setattr(publisher, "LEDGER_CHECK_EVERY", 3600.0)
+    monkeypatch.setattr(client, "SWEEP_EVERY", 3600.0)
 
     async def scenario() -> None:
         bobs_url = url(home, "Bob")
@@ -162,7 +162,7 @@ def test_a_returning_member_immediately_gets_what_the_user_sent(
 
             async def send_as_user(text: str) -> None:
                 await in_ledger(home, lambda ledger: post(ledger, "default", "you", "#ops", text))
-                await alice.client.drain()
+                alice.notify()
 
             async with running(Agent(far, "Bob", url=bobs_url)) as bob:
                 await bob.client.join("ops")

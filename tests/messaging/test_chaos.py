@@ -52,7 +52,7 @@ PLACES = ["one home", "two homes"]
 ONLY_IN = {
     "_launch": "one home",
     "_reload": "two homes",
-    **dict.fromkeys(("Transit.sent", "Transit.receipt"), "two homes"),
+    **dict.fromkeys(("Transit.claim", "Transit.sent", "Transit.receipt"), "two homes"),
     **dict.fromkeys(("Inbox.store", "MqttTransport.publish of a receipt", "Inbox.receipted"), "two homes"),
     "MqttTransport.publish of a message": "two homes",
     "MqttTransport.send": "one home",
@@ -260,10 +260,6 @@ def nobody_present(name: str, owner: str | None) -> bool:
     return False
 
 
-def everybody_present(name: str, owner: str | None) -> bool:
-    return True
-
-
 def everybody_away(name: str) -> bool:
     return True
 
@@ -306,7 +302,6 @@ def test_a_killed_transaction_happens_completely_or_not_at_all(
         "Transit.begin": partial(call, path, "transit.begin", TEAM, "Frank"),
         "Transit.end": partial(call, path, "transit.end", TEAM, "Bob"),
         "Transit.park": partial(call, path, "transit.park", TEAM, names.PERSON, nobody_present),
-        "Transit.reopen": partial(call, path, "transit.reopen", TEAM, "Alice", everybody_present),
         "Transit.ask": partial(call, path, "transit.ask", TEAM, "Alice", str),
         "Transit.hindered": partial(call, path, "transit.hindered", TEAM, names.PERSON, "the broker is away"),
         "ChannelRegistry.join": partial(call, path, "channels.join", TEAM, "some", "Carol"),

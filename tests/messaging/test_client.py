@@ -97,7 +97,7 @@ def test_a_cancelled_send_is_still_committed(home: Home) -> None:
 
 
 @pytest.mark.parametrize(("here", "end"), [(True, State.REJECTED), (False, State.EXPIRED)])
-def test_a_drain_reports_what_another_process_did_to_a_message(
+def test_a_bell_reports_what_another_process_did_to_a_message(
     home: Home, monkeypatch: pytest.MonkeyPatch, here: bool, end: State
 ) -> None:
     """`relay drop` relies on this; the next sweep of the ledger may be 15 s away."""
@@ -109,9 +109,8 @@ def test_a_drain_reports_what_another_process_did_to_a_message(
             for _ in range(3):  # a single one might be reported anyway, as the client announces itself
                 (waiting,) = await alice.send("Bob", "never mind")
                 await in_ledger(home, lambda ledger, id=waiting.id: ledger.drop(id))  # type: ignore[misc]
-                await alice.client.drain()
-                reported = [alice.outcomes.get_nowait() for _ in range(alice.outcomes.qsize())]
-                assert [(each.id, each.state) for each in reported] == [(waiting.id, end)]
+                alice.notify()
+                assert (await alice.outcome(end)).id == waiting.id
 
     asyncio.run(scenario())
 
@@ -250,7 +249,6 @@ def test_a_message_queued_as_its_senders_connection_ends_is_published_immediatel
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It used to wait for the next look into the ledger, some 15 seconds later."""
-    monkeypatch.setattr(publisher, "LEDGER_CHECK_EVERY", 3600.0)
     monkeypatch.setattr(publisher, "LINGER", 0.0)
 
     async def scenario() -> None:

@@ -169,7 +169,6 @@ def test_a_message_within_a_home_costs_few_statements(home: Home, monkeypatch: p
     """From `send` until its sender knows that it was injected, with its copy for programs outside."""
     for module, name in (
         (client, "SWEEP_EVERY"),
-        (publisher, "LEDGER_CHECK_EVERY"),
         (presence, "HEARTBEAT"),
     ):
         monkeypatch.setattr(module, name, 3600.0)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import aiomqtt
 import pytest
-from clients import Agent, running
+from clients import Agent, adopt, running
 
 from guarded import GuardedMosquitto
 from relay.errors import BrokerError
@@ -29,11 +29,11 @@ def test_credentials_are_distinct_and_stable(home: Home) -> None:
     bobs = broker.credentials(home, "default", "Bob")
     others = broker.credentials(home, "other", "Alice")
     assert broker.admit(home, "DEFAULT", "alice")[1] == alices
-    assert broker.known_credentials(home, "default", "ALICE") == alices
+    with broker.credential_store(home) as store:
+        assert store.find("default", "ALICE") == alices
+        assert list(store.all()) == [alices, bobs, others]
     assert len({c.password for c in (alices, bobs, others)}) == 3
     assert len({c.client_id for c in (alices, bobs, others)}) == 3
-    assert broker.everybody(home) == [alices, bobs, others]
-    assert broker.everybody(home, "other") == [others]
 
 
 def test_credentials_are_private_and_never_shown(home: Home) -> None:
@@ -110,12 +110,13 @@ def test_mail_follows_an_agent_to_another_home(home: Home, tmp_path: Path) -> No
 
 def test_another_homes_credentials_can_be_adopted_and_dismissed(home: Home) -> None:
     broker.admit(home, "default", "Alice")
-    broker.adopt(home, ALICE)
+    adopt(home, ALICE)
     assert broker.admit(home, "default", "Alice")[1] == ALICE
     config = (home.broker / "broker.json").read_text()
     assert json.loads(config)["authorization"]["users"][1]["password"] == "secret"
-    broker.dismiss(home, "default", "Alice")
-    assert broker.known_credentials(home, "default", "Alice") is None
+    with broker.credential_store(home) as store:
+        store.remove("default", "Alice")
+        assert store.find("default", "Alice") is None
     assert "secret" not in (home.broker / "broker.json").read_text()
 
 

@@ -112,7 +112,7 @@ def test_an_ended_agents_mail_is_published_by_another(home: Home) -> None:
             await gone.open()
             await gone.send("Bob", "my last words")
             await gone.client.close()
-            await carol.client.drain()
+            carol.notify()
             (message,) = await bob.receive()
             assert (message.sender, message.body) == ("Gone", "my last words")
 
@@ -126,7 +126,7 @@ def test_a_users_message_is_published_by_a_session_and_its_outcome_recorded(home
 
             async def send_as_user(text: str) -> None:
                 await in_ledger(home, lambda ledger: post(ledger, "default", names.PERSON, "bob", text))
-                await alice.client.drain()
+                alice.notify()
 
             await send_as_user("from the keyboard")
             (message,) = await bob.receive()

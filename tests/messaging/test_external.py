@@ -17,9 +17,10 @@ import pytest
 from brokers import Mosquitto
 from clients import Agent, far_from, running
 
+from relay.backoff import Backoff
 from relay.home import Home
 from relay.message import State
-from relay.messaging import receiver
+from relay.messaging import receiver, transit
 from relay.messaging.envelope import Envelope, Receipt
 from relay.messaging.receiver import Receiver
 from support import eventually
@@ -126,10 +127,11 @@ def test_the_brokers_certificate_is_verified(
         server.kill()
 
 
-def test_receipts_that_arrived_before_a_lost_connection_are_processed(
+def test_outcomes_whose_receipts_are_lost_with_a_connection_are_requested(
     home: Home, tmp_path: Path, mosquitto: Mosquitto, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The broker knows that they arrived, so neither the broker nor anybody else sends them again."""
+    """The receipts had arrived, so the broker does not send them again."""
+    monkeypatch.setattr(transit, "ASK", Backoff(1.0, 3600.0))
     mosquitto.start()
     far = Home.from_env({"RELAY_HOME": str(tmp_path / "far")}).ensure()
     gate, take = asyncio.Event(), Receiver._take

@@ -20,6 +20,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import hostile
+import packets
 import pytest
 from clients import Agent, abroad, running
 from hostile import MB, Hostile
@@ -29,7 +30,7 @@ from relay.errors import BrokerError, LedgerError
 from relay.home import Home
 from relay.message import MAX_BODY, Priority
 from relay.messaging import inbox, publisher
-from relay.transport import broker, broker_watch, packets, topics
+from relay.transport import broker, broker_watch, nats_streams, topics
 from relay.transport.broker_watch import BrokerWatch, last_replacement
 from relay.transport.endpoint import Endpoint
 from support import LONG, PATIENCE, eventually, many, wait_until
@@ -356,7 +357,7 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
 def watch_of(home: Home, pid: int, login: tuple[str, str] = ("relay", "")) -> BrokerWatch:
     endpoint = broker.ensure(home)
     log = os.open(home.broker / "broker.log", os.O_RDWR | os.O_APPEND)
-    return BrokerWatch(pid, (endpoint.host, endpoint.port), login, log, str(home.broker))
+    return BrokerWatch(pid, (endpoint.host, broker.native_port(home) or 0), login, log, str(home.broker))
 
 
 def test_a_broker_over_its_memory_limit_is_killed_and_the_reason_recorded(
@@ -388,7 +389,7 @@ def test_memory_is_watched_even_while_the_broker_does_not_answer(
         killed.wait(PATIENCE)
         raise TimeoutError
 
-    monkeypatch.setattr(broker_watch, "greet", hangs)
+    monkeypatch.setattr(nats_streams, "greet", hangs)
     monkeypatch.setattr(broker_watch, "INTERVAL", 0.01)
     monkeypatch.setattr(signal, "SIGTERM", signal.SIGUSR1)
     before = signal.signal(signal.SIGUSR1, lambda *_: killed.set())
@@ -417,7 +418,7 @@ def discarding_broker() -> Iterator[tuple[str, int]]:
 
     class Broker(socketserver.StreamRequestHandler):
         def handle(self) -> None:
-            self.wfile.write(bytes([packets.CONNACK, 2, 0, 0]))
+            self.wfile.write(b"INFO {}\r\n")
             self.rfile.read()
 
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Broker) as server:
@@ -438,8 +439,10 @@ def test_a_broker_that_delivers_nothing_is_reported_and_replaced(
     watch = BrokerWatch(sleeper.pid, discarding_broker, ("relay", "any"), log, str(home.broker))
     assert [watch.look() for _ in range(2)] == ["", ""]
     assert watch.look() == "it does not answer (timed out)"
+    address = {"host": discarding_broker[0], "port": 1, "native": discarding_broker[1], "pid": sleeper.pid}
+    (home.broker / "endpoint.json").write_text(json.dumps(address))
     with pytest.raises(BrokerError, match="does not answer properly: timed out"):
-        broker.greet(home, Endpoint("embedded", *discarding_broker, sleeper.pid))
+        broker.greet(home)
 
 
 def test_a_broker_that_refuses_every_login_is_reported_and_replaced(home: Home) -> None:
@@ -528,6 +531,5 @@ def test_a_full_disk_does_not_end_the_broker(small: Home) -> None:
 
 def check_broker_works(home: Home) -> None:
     """Pass a message through the broker."""
-    endpoint = broker.ensure(home)
-    login = ("relay", (home.broker / "service").read_text())
-    broker_watch.greet((endpoint.host, endpoint.port), login, 30)
+    broker.ensure(home)
+    broker.greet(home)

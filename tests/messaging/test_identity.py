@@ -94,7 +94,7 @@ async def boot_of(agent: Agent, name: str) -> str:
 
 
 def announcement(name: str, boot: str, *, online: bool) -> bytes:
-    return presence.encode(presence.Presence(name, online, 1e12, boot))
+    return presence.encode(presence.Presence(name, online, 1e11, boot))
 
 
 def test_nobody_can_publish_as_another(home: Home, subtests: pytest.Subtests) -> None:

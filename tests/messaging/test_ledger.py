@@ -15,10 +15,11 @@ from ledgers import send
 from relay.errors import LedgerError, MessageRefused
 from relay.message import MAX_BODY, Message, State
 from relay.messaging import inbox
-from relay.messaging.envelope import Envelope, ForeignPayload, Receipt
+from relay.messaging.envelope import Envelope, Receipt
 from relay.messaging.inbox import InboxFull
 from relay.messaging.ledger import KEEP_DAYS, Ledger
 from relay.messaging.runaway import Limits
+from relay.transport.wire import ForeignPayload
 
 TEAM = "default"
 

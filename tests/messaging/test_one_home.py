@@ -138,6 +138,15 @@ def test_the_sender_learns_the_outcome_from_the_same_row(ledger: Ledger) -> None
     assert ledger.inbox.receipts(TEAM, "Bob", 10) == []
 
 
+def test_a_release_is_news_to_the_sender(ledger: Ledger) -> None:
+    (held,) = say(ledger, "hello", limits=Limits(depth=1), depth=2)
+    assert held.state is State.HELD and ledger.outbox.outcomes(TEAM, "Alice") == []
+    ledger.outbox.release([held.id])
+    (news,) = ledger.outbox.outcomes(TEAM, "Alice")
+    assert (news.id, news.state, news.detail) == (held.id, State.STORED, None)
+    assert ledger.outbox.outcomes(TEAM, "Alice") == []
+
+
 def test_a_sender_that_has_heard_an_outcome_is_not_told_again(ledger: Ledger) -> None:
     first, second = say(ledger, "first", "second")
     for each in (first, second):

@@ -160,7 +160,6 @@ def query_costs(ledger: Ledger) -> dict[str, int]:
     queries: dict[str, Callable[[], object]] = {
         "claim": lambda: claim(ledger),
         "park": lambda: ledger.transit.park(TEAM, "Alice", lambda *_: True),
-        "reopen": lambda: ledger.transit.reopen(TEAM, "Alice", lambda *_: False),
         "ask": lambda: ledger.transit.ask(TEAM, "Alice", lambda _: None),
         "copies": lambda: ledger.transit.copies(TEAM, "Alice"),
         "left_receipts": lambda: ledger.inbox.left_receipts(TEAM),
@@ -209,7 +208,7 @@ def test_frequent_queries_do_not_slow_down_with_a_long_history(local: Ledger, fa
         ledger.transit.park(TEAM, "Alice", lambda *_: False)
         ledger.transit.copies(TEAM, "Alice")
     waiting = query_costs(ledger)
-    often = waiting.keys() - {"reopen", "senders_with_mail"}  # run only every few seconds
+    often = waiting.keys() - {"senders_with_mail"}  # run only every few seconds
     assert all(waiting[name] <= at_first[name] + 100 for name in often), (at_first, waiting)
 
 
@@ -452,19 +451,16 @@ def test_no_more_is_in_flight_than_a_broker_keeps(ledger: Ledger, far: Ledger, c
     ledger.transit.appeared(TEAM, "Bob")
     assert len(claim(ledger)) == 100
     assert send(ledger, TEAM, "Alice", ["Carol"], "another stream")
-    ledger.transit.reopen(TEAM, "Alice", lambda name, _: name == "Carol")
     while batch := claim(ledger):
         parcels += batch
     assert parcels[-1].message.to == "Carol"
 
 
-def test_a_parked_message_is_reopened_once_its_receiver_is_online(ledger: Ledger) -> None:
+def test_a_parked_message_is_due_once_its_receiver_appears(ledger: Ledger) -> None:
     send(ledger, TEAM, "Alice", ["Bob"], "hello")
     ledger.transit.park(TEAM, "Alice", lambda *_: False)
     assert claim(ledger) == []
-    ledger.transit.reopen(TEAM, "Alice", lambda *_: False)
-    assert claim(ledger) == []
-    ledger.transit.reopen(TEAM, "Alice", lambda *_: True)
+    ledger.transit.appeared(TEAM, "Bob")
     assert len(claim(ledger)) == 1
 
 

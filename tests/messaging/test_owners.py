@@ -332,7 +332,6 @@ def test_mail_for_one_owner_never_waits_for_anothers(ledger: Ledger, far: Ledger
             def present(name: str, of: str | None, owner: Owner = owner) -> bool:
                 return of == owner.id
 
-            ledger.transit.reopen(TEAM, "Alice", present)
             ledger.transit.park(TEAM, "Alice", present)
             found += deliver(far, claim(ledger), owner)
             for each in far.inbox.receipts(TEAM, "claude", 10):

@@ -6,14 +6,14 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from clients import Agent, running
+from clients import Agent, adopt, running
 
 from ledgers import in_ledger, post
 from relay.backoff import Backoff
 from relay.errors import ReceiverEnded, UnknownRecipient
 from relay.home import Home
 from relay.message import State
-from relay.messaging import publisher, transit
+from relay.messaging import client, publisher, transit
 from relay.messaging.name_owners import Owner
 from relay.transport import broker
 from support import eventually
@@ -32,7 +32,7 @@ def third(tmp_path: Path) -> Home:
 def agent(home: Home, there: Home, owner: Owner, name: str = "claude") -> Agent:
     """Return an agent of the home `there` on the embedded broker of `home`."""
     endpoint, own = broker.admit(home, "default", name)
-    broker.adopt(there, own)
+    adopt(there, own)
     return Agent(there, name, url=f"mqtt://{endpoint.host}:{endpoint.port}", owner=owner)
 
 
@@ -103,7 +103,7 @@ def test_an_outcome_that_nobody_received_is_requested(
 ) -> None:
     """The message used to stay *stored* forever if its sender's connection had ended by then."""
     monkeypatch.setattr(publisher, "LINGER", 2.0)
-    monkeypatch.setattr(publisher, "LEDGER_CHECK_EVERY", 0.5)
+    monkeypatch.setattr(client, "SWEEP_EVERY", 0.5)
     monkeypatch.setattr(transit, "ASK", Backoff(1.0, 3600.0))
 
     async def scenario() -> None:
@@ -111,7 +111,7 @@ def test_an_outcome_that_nobody_received_is_requested(
             await has_owner(home, FIRST)
             await alice.sees("claude")
             (sent,) = await in_ledger(home, lambda ledger: post(ledger, "default", "you", "claude", "hello"))
-            await alice.client.drain()
+            alice.notify()
             (message,) = await claude.receive()
 
             async def is_now(wanted: State) -> bool:

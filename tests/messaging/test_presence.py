@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import itertools
 import json
+import sqlite3
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 from clocks import Clock
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ledgers import send
+from relay.errors import LedgerError
+from relay.home import Home
 from relay.messaging.ledger import Ledger
-from relay.messaging.presence_tracker import Attendance, bus_of
-from relay.transport import presence
+from relay.messaging.presence_tracker import Attendance, Heard, PresenceTracker, bus_of
+from relay.messaging.publisher import Publisher
+from relay.messaging.transit import Transit
+from relay.storage.sqlite import Writer
+from relay.transport import presence, wire
 from relay.transport.presence import (
     HEARTBEAT,
     LONGEST_HEARTBEAT,
@@ -23,6 +34,15 @@ from relay.transport.presence import (
     Presence,
     interval,
 )
+
+
+def decode(payload: bytes, level: str) -> object:
+    """Return the announcement in `payload`; None if it is foreign."""
+    try:
+        return presence.decode(payload, level)
+    except wire.ForeignPayload:
+        return None
+
 
 SILENCE = MISSED * HEARTBEAT  # seconds after which an agent with the usual interval counts as offline
 
@@ -62,15 +82,15 @@ def test_an_oversized_announcement_is_foreign() -> None:
     """But one with as many channels as an agent may be in is not."""
     channels = tuple(f"{number:064}" for number in range(MAX_CHANNELS))
     payload = presence.encode(Presence("Bob", True, 1.0, "boot", host="h" * 64, channels=channels))
-    assert presence.decode(payload, "bob") is not None
+    assert decode(payload, "bob") is not None
     payload = presence.encode(Presence("Bob", True, 1.0, "b" * MAX_PAYLOAD))
-    assert presence.decode(payload, "bob") is None
+    assert decode(payload, "bob") is None
 
 
 def test_an_announcement_with_too_many_channels_is_foreign() -> None:
     for number in (MAX_CHANNELS, MAX_CHANNELS + 1):
         announced = Presence("Bob", True, 1.0, "boot", channels=tuple(map(str, range(number))))
-        found = presence.decode(presence.encode(announced), "bob")
+        found = decode(presence.encode(announced), "bob")
         assert found == (announced if number == MAX_CHANNELS else None)
 
 
@@ -83,8 +103,8 @@ def test_an_announcement_with_an_invalid_identifier_is_foreign(subtests: pytest.
     for field, wrong in itertools.product(IDENTIFIERS, INVALID_IDENTIFIERS):
         with subtests.test(f"{field}: {wrong!r}"):
             payload = json.loads(presence.encode(Presence("Bob", True, 1.0, "boot")))
-            assert presence.decode(json.dumps(payload).encode(), "bob") is not None
-            assert presence.decode(json.dumps({**payload, field: wrong}).encode(), "bob") is None
+            assert decode(json.dumps(payload).encode(), "bob") is not None
+            assert decode(json.dumps({**payload, field: wrong}).encode(), "bob") is None
 
 
 def test_a_will_of_a_later_connection_of_the_same_run_counts(roster: Attendance) -> None:
@@ -146,12 +166,12 @@ def test_a_large_teams_rate_of_announcements_does_not_grow_with_it() -> None:
 def test_an_announcement_survives_encoding() -> None:
     announced = Presence("Bob", True, 7.0, "boot", "s", "h", "box", 40.0, ("dev", "ops"))
     payload = presence.encode(announced)
-    assert presence.decode(payload, "bob") == announced
-    assert presence.decode(payload, "alice") is None
+    assert decode(payload, "bob") == announced
+    assert decode(payload, "alice") is None
 
 
 INVALID_FIELDS: list[tuple[str, object]] = [
-    ("v", 2), ("name", "a b"), ("time", float("inf")), ("time", float("nan")), ("time", 10**400),
+    ("v", 2), ("name", "a b"), ("seen", float("inf")), ("seen", float("nan")), ("seen", 10**400),
     ("every", 0), ("every", -1), ("every", 1e9), ("every", float("nan")), ("channels", 5),
     ("channels", ["a/b"]), ("channels", [5]),
 ]  # fmt: skip
@@ -161,26 +181,18 @@ def test_an_announcement_with_an_invalid_field_is_foreign(subtests: pytest.Subte
     for field, value in INVALID_FIELDS:
         with subtests.test(repr((field, value))):
             fields = json.loads(presence.encode(Presence("Bob", True, 7.0, "boot")))
-            assert presence.decode(json.dumps(fields).encode(), "bob") is not None
-            assert presence.decode(json.dumps(fields | {field: value}).encode(), "bob") is None
+            assert decode(json.dumps(fields).encode(), "bob") is not None
+            assert decode(json.dumps(fields | {field: value}).encode(), "bob") is None
 
 
-@given(
-    st.binary(max_size=100)
-    | st.sampled_from([b"1", b"[]", b"{}", b'{"v":1,"name":5}', b'{"v":1,"name":"a b"}'])
-)
+@given(st.binary(max_size=100) | st.sampled_from([b"1", b"[]", b"{}", b'{"v":1,"kind":"presence","name":5}']))
 def test_a_foreign_payload_is_not_an_announcement(payload: bytes) -> None:
-    assert presence.decode(payload, "bob") is None
+    assert decode(payload, "bob") is None
 
 
 def test_the_owner_of_a_name_is_announced(roster: Attendance) -> None:
-    """U2: announcements by earlier versions of relay have no owner."""
     announced = Presence("Bob", True, 1000.0, "1", owner="run/1", over=True)
-    assert presence.decode(presence.encode(announced), "bob") == announced
-    earlier = json.loads(presence.encode(announced))
-    del earlier["owner"], earlier["over"]
-    decoded = presence.decode(json.dumps(earlier).encode(), "bob")
-    assert decoded is not None and (decoded.owner, decoded.over) == ("", False)
+    assert decode(presence.encode(announced), "bob") == announced
     roster.hear(replace(announced, over=False))
     roster.hear(Presence("Old", True, 1000.0, "1"))
     assert roster.online("Bob", "run/1")
@@ -216,3 +228,54 @@ def test_a_broker_is_one_bus_however_its_nodes_are_written(urls: str) -> None:
     """Another order, another user or an explicit default port still means the same broker."""
     assert bus_of(urls) == bus_of("mqtt://a,mqtt://b")
     assert bus_of(urls) not in {bus_of("mqtt://a"), bus_of("mqtts://a,mqtts://b"), bus_of(None)}
+
+
+def test_an_agent_appears_together_with_its_mail(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the process dies in between, the next announcement is the appearance."""
+    writer = Writer(Ledger, home.ledger)
+
+    def mail(ledger: Ledger) -> str:
+        send(ledger, "default", "Alice", ["Bob"], "hello")
+        ledger.transit.park("default", "Alice", lambda *_: False)
+        return ledger.origin
+
+    async def scenario() -> None:
+        tracker = PresenceTracker(home, writer, "", "default", "Dan", await writer.run(mail))
+        heard = Heard(Presence("Bob", True, 1000.0, "1", home="far"), False, 0.0)
+        with monkeypatch.context() as patch:
+            patch.setattr(Transit, "appeared", fail)
+            with pytest.raises(LedgerError):
+                await tracker.hear(heard)
+        assert not await writer.run(lambda ledger: tracker.attendance(ledger).online("Bob"))
+        assert not await tracker.hear(heard), "Alice has no session"
+        assert await writer.run(lambda ledger: ledger.transit.next_due("default", "Alice")) == 0.0
+
+    def fail(*_: object, **__: object) -> list[str]:
+        raise LedgerError("the disk is full")
+
+    try:
+        asyncio.run(scenario())
+    finally:
+        writer.close()
+
+
+def test_no_receiver_appears_while_its_mail_is_put_aside(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its mail would wait until it appears again."""
+    send(ledger, "default", "Alice", ["Bob"], "hello")
+    refused: list[str] = []
+
+    def online(_: Attendance, name: str, owner: str | None = None) -> bool:
+        path = tmp_path / "ledger.db"
+        with contextlib.closing(sqlite3.connect(path, timeout=0.0, isolation_level=None)) as other:
+            try:
+                other.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                refused.append(name)
+        return False
+
+    monkeypatch.setattr(Attendance, "online", online)
+    nothing: Any = None
+    assert Publisher(nothing, "default", "Alice", "")._claim(ledger) == ([], [], None)
+    assert refused == ["Bob"]

@@ -24,7 +24,14 @@ from relay.injection.injection import Injection, Outcome, Result
 from relay.lifecycle import Describe, Identity, SessionClosed, SessionReady, SessionSettling
 from relay.message import Message, OutgoingMessage, Priority, State
 from relay.messaging.client import MessagingClient
-from relay.messaging.events import ClientOpened, CurrentClient, InHand, MessageGiven, MessageStored
+from relay.messaging.events import (
+    ClientOpened,
+    CurrentClient,
+    InHand,
+    MessageGiven,
+    MessageStored,
+    OutcomeReported,
+)
 from relay.messaging.ledger import Ledger
 from relay.messaging.runaway import Limits
 from relay.state.events import PromptSubmitted
@@ -512,6 +519,8 @@ def test_a_message_dropped_from_the_ledger_is_not_delivered(home: Path, tmp_path
 
         async def release() -> None:
             await rig.ledger(lambda ledger: ledger.outbox.release(ledger.held()))
+            for each in await rig.ledger(lambda ledger: ledger.outbox.outcomes("default", "Bob")):
+                rig.bus.publish(OutcomeReported(each))
 
         await flood()
         await flood()

@@ -1,4 +1,4 @@
-"""Hand-made MQTT 3.1.1 packets, for the broker's supervisor, which loads no library."""
+"""Hand-made MQTT 3.1.1 packets, for what a library would not send."""
 
 from __future__ import annotations
 
