@@ -23,7 +23,8 @@ from typing import NamedTuple
 
 from relay import names, settings
 from relay.agents.catalog import profiles
-from relay.control.sessions import socket_of
+from relay.agents.door import OPEN
+from relay.control.sessions import call, live, socket_of
 from relay.errors import BrokerError, HomeError, LedgerError, RelayError
 from relay.home import Home, check_socket_path
 from relay.messaging.ledger import Ledger
@@ -294,6 +295,17 @@ def _agents(home: Home, directory: Path) -> Found:
         yield WARN, "relay finds none that it knows on PATH; `relay agents` lists them."
 
 
+def _doors(home: Home, directory: Path) -> Found:
+    there_are = False
+    for session in live(home):
+        with contextlib.suppress(RelayError):  # it has just ended, or tells the caller nothing
+            if door := call(session.socket, {"op": "explain"})["door"]:
+                there_are = True
+                yield OK if door == OPEN else WARN, f"{session.name}: {door}"
+    if not there_are:
+        yield OK, "no running agent has one"
+
+
 _CHECKS: tuple[tuple[str, Callable[[Home, Path], Found]], ...] = (
     ("python", _python),
     ("packages", _packages),
@@ -311,4 +323,5 @@ _CHECKS: tuple[tuple[str, Callable[[Home, Path], Found]], ...] = (
     ("rules", _rules),
     ("broker", _broker),
     ("agents", _agents),
+    ("doors", _doors),
 )

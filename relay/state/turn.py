@@ -78,7 +78,8 @@ class Turn:
                 self._ask_or_work(event, None)
             case NativeName.PERMISSION:
                 # Tools that ask the user anyway also need a permission, in the same dialog.
-                self._ask_or_work(event, _dialog(event) or PromptKind.PERMISSION)
+                asks = None if kinds.find(event.agent).decides_after_hook else PromptKind.PERMISSION
+                self._ask_or_work(event, _dialog(event) or asks)
             case NativeName.TOOL_POST | NativeName.TOOL_FAILED:
                 self.tools.forget(event)
                 self.hooks.answered(event)
