@@ -59,6 +59,12 @@ class Turn:
         """Seconds since the turn began; None before the first."""
         return self._clock() - self.began if self.began else None
 
+    @property
+    def last_said(self) -> str:
+        """The agent's last text of the turn, for agents whose stop event lacks it."""
+        last = self.messages[-1] if self.messages else {}
+        return last["content"] if last.get("role") == "assistant" else ""
+
     def take(self, event: NativeEvent) -> bool:
         """Record a hook's event; return True if it begins a new turn, not a continuation.
 

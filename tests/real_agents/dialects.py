@@ -99,7 +99,9 @@ def dialect_of(path: str) -> Dialect | None:
 
 
 _REMINDER = re.compile(r"<system[-_]reminder>(.*?)</system[-_]reminder>\s*", re.DOTALL)  # claude's own notes
-_NOW = re.compile(r"<current_datetime>.*?</current_datetime>\s*")  # copilot, before each prompt
+_BEFORE = re.compile(  # what copilot puts before a prompt, the second in its plan mode
+    r"<current_datetime>.*?</current_datetime>\s*|\[\[PLAN\]\] .*?\nMy request: ", re.DOTALL
+)
 _CONTINUATION = "Stop hook additional context:"
 """Begins the note by which a hook continues claude's turn; the model has to answer it."""
 
@@ -119,7 +121,7 @@ def _user(text: str) -> Iterator[Entry]:
     """Split a text in the user's role into the agent's notes and the user's text."""
     for note in _REMINDER.findall(text):
         yield Entry("user" if note.lstrip().startswith(_CONTINUATION) else "note", note)
-    text = _RULES.sub("", _NOW.sub("", _REMINDER.sub("", text)))
+    text = _RULES.sub("", _BEFORE.sub("", _REMINDER.sub("", text)))
     if text.strip():
         yield Entry("note" if _PREAMBLE.match(text) else "user", text)
 

@@ -351,7 +351,7 @@ AGENTS = {
         Agent(
             PACKAGES["copilot"],
             _copilot,
-            ready=r"/ commands · \? help",
+            ready="· / commands",
             permission=r"Do you want to run this command\?",
             question=r"Which colour\?",
             question_call=Call("ask_user", _FORM),

@@ -137,7 +137,7 @@ def more():
     assert len([text for text in alice.model.received("user") if "Go on, go on." in text]) == 6
 
 
-@pytest.mark.agents("claude", "qwen", "pi", "opencode")
+@pytest.mark.agents("claude", "qwen", "pi", "opencode", "copilot")
 def test_a_message_is_delivered_in_the_reply_to_a_tools_hook(rig: Rig, agent: Agent) -> None:
     """R73: a message sent while a command runs reaches the model within the turn; not Codex', which would
     rank it above the user's words (AgentKind.ranks_context_above_user).
@@ -179,7 +179,7 @@ def note(tool_name, error, ctx):
     assert "3" in report
 
 
-@pytest.mark.agents("claude", "qwen")
+@pytest.mark.agents("claude", "qwen", "copilot")
 def test_a_plan_waits_for_approval(rig: Rig, agent: Agent) -> None:
     """R88, R96, R99: a proposed plan is recognized, and its handlers run."""
     assert agent.plan_call is not None
@@ -200,7 +200,7 @@ def test_a_plan_waits_for_approval(rig: Rig, agent: Agent) -> None:
     assert (alice.work / "asked").read_text().splitlines() == ["plan_approval"]
 
 
-@pytest.mark.agents("claude", "qwen")
+@pytest.mark.agents("claude", "qwen", "copilot")
 def test_a_question_is_recognized(rig: Rig, agent: Agent) -> None:
     """R89, R96, R99: until the user has answered it."""
     assert agent.question_call is not None

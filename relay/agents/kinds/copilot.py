@@ -80,6 +80,7 @@ class Copilot(AgentKind):
         "AskUserQuestion": ("ask_user",),
         "ExitPlanMode": ("exit_plan_mode",),
     }
+    forgets_prompts = True
     decides_after_hook = True
     prompt = re.compile(rb'"type":"user\.message"')
     door_since = "1.0.102"
