@@ -18,7 +18,6 @@ from typing import ClassVar
 
 from relay.dataclass import dataclass
 
-
 OPEN = "it takes texts, so relay types none"
 """The description of a door that relay uses."""
 

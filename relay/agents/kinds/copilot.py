@@ -1,11 +1,11 @@
 """GitHub Copilot CLI: hooks and an extension by a plug-in of the run, `--plugin-dir DIR`.
 
 By Claude Code's names of events it reports them in Claude Code's words, but wants its replies without
-"hookSpecificOutput". Extensions are still behind a feature flag; `--experimental` would change more than that.
+"hookSpecificOutput".  Extensions are behind a feature flag; `--experimental` would change more than that.
 
-Its transcripts, ~/.copilot/session-state/SESSION/events.jsonl, get a line as soon as a message has ended, those
-of subagents with an "agentId". Usage is a "session.usage_record" for each response; input includes the cache.
-Measured with 1.0.102.
+Its transcripts, ~/.copilot/session-state/SESSION/events.jsonl, get a line as soon as a message has ended,
+those of subagents with an "agentId".  Usage is a "session.usage_record" for each response; input includes the
+cache.  Measured with 1.0.102.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from relay.agents import hook_event, hook_reply
+from relay.agents import hook_event
 from relay.agents.hook_event import NativeEvent, NativeName
 from relay.agents.hook_reply import Reply
 from relay.agents.hook_setup import Prepared, Run, call, entries, installed, plugin_options
@@ -186,5 +186,5 @@ class _Usage(OneCharge):
             return None
         entry = object_in(line)
         usage = dict_of(dict_of(entry.get("data")).get("usage"))
-        keys = ("inputTokens", "cacheReadTokens", "outputTokens", "reasoningTokens", "totalTokens")
+        keys = ("inputTokens", "cacheReadTokens", "outputTokens", "", "")  # its output includes thoughts
         return charge_of(usage, keys, text_of(entry.get("id")), entry)
