@@ -18,6 +18,7 @@ from relay.agents.hook_setup import Prepared, prepare
 from relay.agents.kinds._copilot_door import CopilotDoor
 from relay.agents.profile import PromptKind
 from relay.errors import ConfigError
+from relay.rules.event import from_native
 from relay.state.turn import Turn
 
 COPILOT = kinds.find("copilot")
@@ -89,7 +90,9 @@ def test_a_version_without_extensions_in_plug_ins_is_refused(tmp_path: Path) -> 
 def test_events_are_parsed_whatever_the_case_of_their_fields() -> None:
     asked = parsed("PermissionRequest", sessionId="S", toolName="bash", toolInput={"command": "ls"})
     assert (asked.session_id, asked.tool_name, asked.tool_input) == ("S", "bash", {"command": "ls"})
-    assert parsed("SessionStart", source="new").source == "startup"
+    started = parsed("SessionStart", source="new")
+    rules = from_native(started)
+    assert started.source == "startup" and rules is not None and rules.data["source"] == "startup"
     assert parsed("PostToolUse", tool_result={"a": 1}).tool_response == {"a": 1}
 
 
@@ -148,6 +151,15 @@ def test_the_texts_of_a_subagent_are_attributed_to_it() -> None:
     said = [each for line in lines for each in read(line) if each.subagent]
     assert [each.text for each in said] == ["Sub before tool.", "Sub final."]
     assert len({each.subagent for each in said}) == 1
+
+
+def test_the_name_of_an_event_within_another_is_no_event() -> None:
+    names = ["assistant.message", "session.error", "session.usage_record"]
+    data = {"content": "no text", "messageId": "m", "usage": {"inputTokens": 1}, "names": names}
+    line = json.dumps({"type": "tool.execution_start", "id": "e", "data": data}).encode()
+    read, usage = COPILOT.reader(), COPILOT.usage(set())
+    assert read is not None and usage is not None
+    assert (read(line), COPILOT.failure(line), list(usage.read(line))) == ([], None, [])
 
 
 # -- the door -------------------------------------------------------------------------------------------
@@ -231,6 +243,7 @@ def test_a_text_has_arrived_once_it_is_a_message_of_the_user(tmp_path: Path) -> 
 print(await door.offer("a", "hello"))
 print(session.sent)
 session.fire("user.message", { content: "hello" }, { agentId: "of a subagent" })
+print(works())
 session.fire("user.message", { content: "hello" })
 print(await door.next())
 print([works(), await door.offer("b")])
@@ -241,6 +254,7 @@ print([works(), await door.offer("b")])
     assert found.printed == [
         "accepted",
         [{"prompt": "hello", "mode": "enqueue"}],
+        False,
         "delivered",
         [True, "busy"],
         [False, "accepted"],

@@ -99,8 +99,8 @@ def dialect_of(path: str) -> Dialect | None:
 
 
 _REMINDER = re.compile(r"<system[-_]reminder>(.*?)</system[-_]reminder>\s*", re.DOTALL)  # claude's own notes
-_BEFORE = re.compile(  # what copilot puts before a prompt, the second in its plan mode
-    r"<current_datetime>.*?</current_datetime>\s*|\[\[PLAN\]\] .*?\nMy request: ", re.DOTALL
+_BEFORE = re.compile(  # what copilot puts before a prompt, most of it in its plan mode
+    r"<(current_datetime|mode_changed_notice)>.*?</\1>\s*|\[\[PLAN\]\] .*?\nMy request: ", re.DOTALL
 )
 _CONTINUATION = "Stop hook additional context:"
 """Begins the note by which a hook continues claude's turn; the model has to answer it."""

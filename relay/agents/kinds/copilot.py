@@ -121,8 +121,9 @@ class Copilot(AgentKind):
         found = super().parse(event, payload)
         if found is None or (found.agent_id and found.name in {NativeName.PROMPT_SUBMIT, NativeName.STOP}):
             return None
-        source = "startup" if found.source == "new" else found.source
-        return replace(found, source=source, tool_input=_renamed(found, "path", "file_path"))
+        if found.source == "new":
+            found = replace(found, source="startup", raw={**found.raw, "source": "startup"})
+        return replace(found, tool_input=_renamed(found, "path", "file_path"))
 
     def render(self, event: NativeEvent, reply: Reply) -> str:
         if not (rendered := super().render(event, reply)):
@@ -185,6 +186,8 @@ class _Usage(OneCharge):
         if b'"session.usage_record"' not in line:
             return None
         entry = object_in(line)
+        if entry.get("type") != "session.usage_record":
+            return None
         usage = dict_of(dict_of(entry.get("data")).get("usage"))
         keys = ("inputTokens", "cacheReadTokens", "outputTokens", "", "")  # its output includes thoughts
         return charge_of(usage, keys, text_of(entry.get("id")), entry)
