@@ -121,9 +121,10 @@ class Copilot(AgentKind):
         found = super().parse(event, payload)
         if found is None or (found.agent_id and found.name in {NativeName.PROMPT_SUBMIT, NativeName.STOP}):
             return None
+        raw = {"transcript_path": "", **found.raw}  # few events have one
         if found.source == "new":
-            found = replace(found, source="startup", raw={**found.raw, "source": "startup"})
-        return replace(found, tool_input=_renamed(found, "path", "file_path"))
+            found, raw["source"] = replace(found, source="startup"), "startup"
+        return replace(found, tool_input=_renamed(found, "path", "file_path"), raw=raw)
 
     def render(self, event: NativeEvent, reply: Reply) -> str:
         if not (rendered := super().render(event, reply)):
