@@ -230,8 +230,9 @@ def test_the_doctor_says_whether_an_inbox_is_open_and_gives_it_nothing(make: Mak
     assert found() == [("ok", "it takes texts, so relay types none")]
     assert ann.lines("given") == []
     ann.set("inbox", "drops")
-    ann.send("one", "two")
-    ann.given(2)
+    for number in (1, 2):
+        ann.send(f"text {number}")
+        ann.given(number)
     ((result, why),) = found()
     assert result == "warn"
     assert why.startswith("it has failed 2 times: ")
