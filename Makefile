@@ -13,7 +13,7 @@ BIN := $(VENV)/bin
 # More workers than cores: most tests wait for terminals and processes.
 WORKERS ?= 8
 
-# The agents that `make test-agents` drives; gemini and opencode are also available.
+# The agents that `make test-agents` drives; gemini, opencode and copilot are also available.
 AGENTS ?= claude codex qwen pi aider
 AGENT_WORKERS ?= 2
 

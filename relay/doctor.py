@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 from relay import names, settings
 from relay.agents.catalog import profiles
+from relay.agents.door import OPEN
 from relay.control.sessions import live, socket_of
 from relay.errors import BrokerError, HomeError, LedgerError, RelayError
 from relay.home import Home, check_socket_path
@@ -294,11 +295,18 @@ def _agents(home: Home, directory: Path) -> Found:
         yield WARN, "relay finds none that it knows on PATH; `relay agents` lists them."
 
 
-def _peers(home: Home, directory: Path) -> Found:
+def _inboxes(home: Home, directory: Path) -> Found:
+    inboxes = 0
     for session in live(home):
-        with contextlib.suppress(RelayError):
-            if why := session.ask({"op": "explain"}).get("peers_closed"):
+        with contextlib.suppress(RelayError):  # it has just ended, or tells the caller nothing
+            answer = session.ask({"op": "explain"})
+            if door := answer["door"]:
+                inboxes += 1
+                yield OK if door == OPEN else WARN, f"{session.name}: {door}"
+            if why := answer.get("peers_closed"):
                 yield WARN, f"{session.name} sees no other agents in its own list: {why}."
+    if not inboxes:
+        yield OK, "no running agent has one"
 
 
 _CHECKS: tuple[tuple[str, Callable[[Home, Path], Found]], ...] = (
@@ -318,5 +326,5 @@ _CHECKS: tuple[tuple[str, Callable[[Home, Path], Found]], ...] = (
     ("rules", _rules),
     ("broker", _broker),
     ("agents", _agents),
-    ("peers", _peers),
+    ("inboxes", _inboxes),
 )

@@ -186,7 +186,7 @@ def test_all_mistakes_are_reported_at_once(user: Home) -> None:
     assert "prompts[1] must be a string" in found[2]
 
 
-AGENTS = ["claude", "codex", "gemini", "qwen", "opencode", "pi", "aider"]
+AGENTS = ["claude", "codex", "copilot", "gemini", "qwen", "opencode", "pi", "aider"]
 
 
 @pytest.mark.parametrize("agent", AGENTS)
@@ -200,7 +200,9 @@ def test_every_agent_has_a_profile_with_rules(user: Home, agent: str) -> None:
 
 def test_some_agents_have_their_own_hooks(user: Home) -> None:
     hooks = {profile.name: profile.native.hooks for profile in profiles(user) if profile.native.hooks}
-    assert hooks == {name: name for name in ("claude", "codex", "qwen", "gemini", "pi", "opencode")}
+    assert hooks == {
+        name: name for name in ("claude", "codex", "copilot", "qwen", "gemini", "pi", "opencode")
+    }
 
 
 def test_all_agents_but_aider_can_resume_a_conversation(user: Home) -> None:

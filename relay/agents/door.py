@@ -18,6 +18,9 @@ from typing import ClassVar
 
 from relay.dataclass import dataclass
 
+OPEN = "it takes texts, so relay types none"
+"""The description of a door that relay uses."""
+
 
 class OfferState(StrEnum):
     """The fate of an offer, as far as it is known."""

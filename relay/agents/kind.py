@@ -60,6 +60,8 @@ class AgentKind:
     ranks_context_above_user: its model gets the context in a reply in a role above the user's.
     forgets_prompts: if the user takes a prompt back before the answer begins, the agent also forgets the
         context in the reply to that prompt's hook.
+    decides_after_hook: its permission event precedes its own decision whether to ask; a notification reports
+        the dialog.
     bequeaths_hooks: an agent of this kind that it starts in its shell calls the same hooks.
     stops_after_failure: it reports the end of a turn also after the failure of that turn.
 
@@ -89,6 +91,7 @@ class AgentKind:
     tools: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     ranks_context_above_user: ClassVar[bool] = False
     forgets_prompts: ClassVar[bool] = False
+    decides_after_hook: ClassVar[bool] = False
     bequeaths_hooks: ClassVar[bool] = False
     stops_after_failure: ClassVar[bool] = False
     prompt: ClassVar[re.Pattern[bytes]] = re.compile(rb'"(?:type|role)": ?"user"')

@@ -1,8 +1,9 @@
 """Check this machine for everything that relay needs, or test what a broker lets agents do to each other.
 
-Without --broker, checks this machine and this home. With it, checks step by step whether that broker works,
-at each of its URLs, and whether these lead to the same bus; then attacks it with agents' own credentials, one
-row for each forbidden action. relay creates the agents that attack the embedded broker.
+Without --broker, checks this machine, this home, and whether its running agents' own inboxes are open; none
+gets a text. With it, checks step by step whether that broker works, at each of its URLs, and whether these
+lead to the same bus; then attacks it with agents' own credentials, one row for each forbidden action. relay
+creates the agents that attack the embedded broker.
 For your own broker, name at least two agents that it knows, of different teams if possible: they attack each
 other, and real agents ignore any traffic they see from it. It also checks whether port 4222 of that host, for
 NATS clients, lets them in.

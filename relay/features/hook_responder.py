@@ -190,8 +190,10 @@ class HookResponder:
 
     async def _stop(self, event: NativeEvent) -> Answered:
         ending = Ending.of(self._turn, self._continuations.most)
-        ended = agent_end(self._turn, last=event.last_assistant_message)
-        results = await self._consult(from_native(event, **ending.facts()), ended, ending)
+        reported = "last_assistant_message" in event.raw
+        last = event.last_assistant_message if reported else self._turn.last_said
+        rules = from_native(event, last_assistant_message=last, **ending.facts())
+        results = await self._consult(rules, agent_end(self._turn, last=last), ending)
         decision = decide_stop(results, ending)
         if decision.outcome == "refuse":
             self._continuations.refuse(decision.texts[0], ending.refusal)

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from relay.agents.door import Door, NoDoor, Offer, OfferState
+from relay.agents.door import OPEN, Door, NoDoor, Offer, OfferState
 from relay.agents.events import HookReported
 from relay.agents.hook_event import NativeName
 from relay.agents.tail import Tail
@@ -287,7 +287,7 @@ class DoorDelivery:
         silent = "" if self._gate.hooked else "its hooks are silent"
         if why := left or silent or self._door.closed():
             return f"{why}, so relay types"
-        return "it takes texts, so relay types none"
+        return OPEN
 
     def open_for(self, injection: Injection) -> bool:
         """Return True if `injection` goes through the door, as soon as there is no `obstacle`."""

@@ -1,7 +1,7 @@
 """Strips a full-screen program's scroll bar from its rows: it is not part of their text.
 
 Qwen Code 0.24.4 draws one in the last column, beside the conversation, and removes it seconds after the last
-line has come.
+line has come. Copilot CLI 1.0.102 draws only the thumb.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ from relay.terminal.screen import Row
 _BAR = frozenset("█▓▐┃│║▕░▒")
 _THUMBS = frozenset("█▓▐")
 """Characters that never draw the side of a box."""
+
+_SIDE = "┃"
+"""A thumb, too, but where it also begins the rows."""
 
 _DRAWN = re.compile(r"[\s\u2500-\u259f]\Z")
 """Ends a row that has room for a scroll bar or is not text: a rule, or a box cut off at its right."""
@@ -56,7 +59,9 @@ def without_scroll_bar(rows: Sequence[Row], columns: int) -> Unbarred:
         found = list(run)
         least = _LEAST if column == columns else len(rows) // 3
         apart = sum(not drawn.torn for drawn in found)
-        thumb = any(rows[drawn.last].text[-1:] in _THUMBS for drawn in found)
+        texts = [rows[drawn.last].text for drawn in found]
+        thumbs = _THUMBS if any(text[:-1].lstrip().startswith(_SIDE) for text in texts) else {*_THUMBS, _SIDE}
+        thumb = any(text[-1:] in thumbs for text in texts)
         if column and thumb and apart >= least and apart * 2 > len(found):
             for at, _, hidden in found:
                 text = rows[at].text[:-1].rstrip()

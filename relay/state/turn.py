@@ -59,6 +59,12 @@ class Turn:
         """Seconds since the turn began; None before the first."""
         return self._clock() - self.began if self.began else None
 
+    @property
+    def last_said(self) -> str:
+        """The agent's last text of the turn, for agents whose stop event lacks it."""
+        last = self.messages[-1] if self.messages else {}
+        return last["content"] if last.get("role") == "assistant" else ""
+
     def take(self, event: NativeEvent) -> bool:
         """Record a hook's event; return True if it begins a new turn, not a continuation.
 
@@ -78,7 +84,8 @@ class Turn:
                 self._ask_or_work(event, None)
             case NativeName.PERMISSION:
                 # Tools that ask the user anyway also need a permission, in the same dialog.
-                self._ask_or_work(event, _dialog(event) or PromptKind.PERMISSION)
+                asks = None if kinds.find(event.agent).decides_after_hook else PromptKind.PERMISSION
+                self._ask_or_work(event, _dialog(event) or asks)
             case NativeName.TOOL_POST | NativeName.TOOL_FAILED:
                 self.tools.forget(event)
                 self.hooks.answered(event)

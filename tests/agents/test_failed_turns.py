@@ -1,4 +1,4 @@
-"""Failed turns in transcripts of real agents (claude 2.1.197, codex 0.169.0, gemini 0.61.0).
+"""Failed turns in transcripts of real agents (claude 2.1.197, codex 0.169.0, gemini 0.61.0, copilot 1.0.102).
 
 In each, the model first quotes such an error, which is text and not a failure.
 """
@@ -31,6 +31,10 @@ EXPECTED = {
         ),
         ("unexpected status 401 Unauthorized: scripted error 401, url: ", "http_connection_failed"),
     ],
+    "copilot": [
+        ("Authentication failed with provider at http://127.0.0.1:", "authentication"),
+        ("Failed to get response from the AI model; retried 5 times", "query"),
+    ],
     "gemini": [
         (
             '[API Error: {"type":"error","error":{"code":400,"message":"'
@@ -61,7 +65,9 @@ def test_a_failure_is_not_a_text_of_the_model(kind: str) -> None:
     assert [said.text for line in lines(kind) for said in read(line)] == [QUOTATION]
 
 
-@pytest.mark.parametrize("name", ["claude-subagent", "codex", "codex-subagent", "gemini", "qwen", "relay"])
+@pytest.mark.parametrize(
+    "name", ["claude-subagent", "codex", "codex-subagent", "copilot", "gemini", "qwen", "relay"]
+)
 def test_a_conversation_without_errors_has_no_failures(name: str) -> None:
     kind = name.partition("-")[0]
     lines = (CAPTURED / f"{name}.jsonl").read_bytes().splitlines()

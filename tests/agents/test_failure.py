@@ -277,6 +277,8 @@ RECORDED = {
     ("codex", "failed-usage-limit"): "rate_limited",
     ("codex", "failed-usage-limit-days"): "rate_limited",
     ("qwen", "failed-401"): "unauthorized",
+    ("copilot", "failed-401"): "unauthorized",
+    ("copilot", "failed-500"): "overloaded",
     ("gemini", "failed-401"): "unauthorized",
     ("pi", "failed-401"): "unauthorized",
     ("aider", "failed-401"): "unauthorized",

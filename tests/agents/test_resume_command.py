@@ -18,7 +18,7 @@ from relay.home import Home
 ID = "0f5bd5cd-1c9d-4f02-9a0e-0123456789ab"
 NOWHERE = Path("/nowhere")
 PROFILES = {profile.name: profile for profile in catalog.profiles(Home(NOWHERE, NOWHERE, NOWHERE))}
-AGENTS = ("claude", "codex", "gemini", "opencode", "pi", "qwen")
+AGENTS = ("claude", "codex", "copilot", "gemini", "opencode", "pi", "qwen")
 
 
 def resumed(command: str, agent: str = "") -> str | None:
@@ -53,6 +53,9 @@ RESUMED = [
     ("codex -c a=1 resume OLD 'go on'", "codex resume ID -c a=1"),
     ("codex resume --last -C /folder", "codex resume ID -C /folder"),
     ("codex fork OLD", "codex resume ID"),
+    ("copilot", "copilot --resume=ID"),
+    ("copilot --model x -i 'fix it'", "copilot --resume=ID --model x"),
+    ("copilot --resume OLD --allow-tool a b", "copilot --resume=ID --allow-tool a b"),
     ("gemini -m flash 'fix it'", "gemini --resume ID -m flash"),
     ("gemini --session-id OLD -i fix -y", "gemini --resume ID -y"),
     ("gemini --allowed-tools Bash fix", "gemini --resume ID --allowed-tools Bash"),
@@ -76,6 +79,7 @@ REFUSED = [
     *("claude -p fix", "claude --print", "claude -cp fix", "claude --output-format json -p fix"),
     *("claude mcp list", "claude --verbose update", "claude --bg fix", "claude --worktree x"),
     *("codex exec fix", "codex -m x e fix", "codex review", "codex --worktree"),
+    *("copilot -p fix", "copilot login", "copilot --acp"),
     *("gemini -p fix", "gemini mcp list", "gemini --acp", "gemini --worktree"),
     *("qwen fix", "qwen -p fix", "qwen -- fix", "qwen --no-chat-recording"),
     *("opencode run fix", "opencode serve", "pi -p fix", "pi --no-session", "pi install x"),
@@ -192,7 +196,8 @@ def test_kept_options_keep_their_order_and_prompts_are_dropped(command: tuple[st
 )
 def test_any_words_are_accepted_or_refused(agent: str, words: list[str]) -> None:
     found = resume_command(PROFILES[agent], [agent, *words], Conversation(agent, ID, NOWHERE))
-    assert found is None or {*found} <= {agent, *words, ID, *PROFILES[agent].resume.words, *clusters(words)}
+    resuming = {word.replace("{id}", ID) for word in PROFILES[agent].resume.words}
+    assert found is None or {*found} <= {agent, *words, *resuming, *clusters(words)}
 
 
 def clusters(words: list[str]) -> set[str]:

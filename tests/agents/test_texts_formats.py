@@ -1,6 +1,7 @@
 """Transcripts of real agents: which of their entries are texts of the agent.
 
-Captured from claude 2.1.197, codex 0.169.0 and qwen 0.15.10; paths are replaced and long strings cut.
+Captured from claude 2.1.197, codex 0.169.0, qwen 0.15.10 and copilot 1.0.102; paths are replaced and long
+strings cut.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ EXPECTED = {
     # begins with a summary requested from the model
     "codex-compacted.jsonl": [*MULTI, *MULTI],
     "qwen.jsonl": [*MULTI, "Asking a helper.", "Back again."],
+    "copilot.jsonl": [*MULTI, "Asking a helper.", "Back again."],
     "qwen-interrupted.jsonl": MULTI,
     "relay.jsonl": [*MULTI, "Same.", "Same.", FENCE, "Back again."],
 }
@@ -119,7 +121,7 @@ MALFORMED = [
 
 
 def test_a_malformed_line_yields_no_text(subtests: pytest.Subtests) -> None:
-    for kind in ["claude", "codex", "qwen", "relay"]:
+    for kind in ["claude", "codex", "copilot", "qwen", "relay"]:
         for line in MALFORMED:
             with subtests.test(f"{kind} {line[:80]!r}"):
                 assert kinds.find(kind).reader()(line) == []

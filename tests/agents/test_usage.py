@@ -44,6 +44,7 @@ EXPECTED = {
         "mock-model": Tokens(19620 + 19731 + 19846 + 19871 + 13577 + 13685 + 19957, 70)
     },  # including the two answers of its subagent
     "qwen-interrupted.jsonl": {"mock-model": Tokens(19620 + 19731 + 19845, 30)},
+    "copilot.jsonl": {"mock-model": Tokens(700, 70)},  # including the two answers of its subagent
     "gemini.jsonl": {"gemini-2.5-flash": Tokens(300, 30)},
     "gemini-interrupted.jsonl": {"gemini-2.5-flash": Tokens(200, 20)},
 }

@@ -20,7 +20,7 @@ def drawn(texts: list[str], bar: str, column: int) -> list[Row]:
 
 
 @pytest.mark.parametrize("column", [40, 30])
-@pytest.mark.parametrize("bar", [BAR, "░░░▓▓▓░░░", "│" * 8 + "█", "█" * 9])
+@pytest.mark.parametrize("bar", [BAR, "░░░▓▓▓░░░", "│" * 8 + "█", "█" * 9, "┃" * 9])
 def test_a_scroll_bar_is_removed_at_the_margin_and_at_that_of_another_size(column: int, bar: str) -> None:
     rows = drawn(TEXTS, bar, column) + FOOTER
     assert without_scroll_bar(rows, 40).rows == [Row(text) for text in TEXTS] + FOOTER

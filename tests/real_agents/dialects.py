@@ -1,7 +1,7 @@
 """The wire formats of model APIs: how each dialect is parsed as a request and written as an answer.
 
     Anthropic Messages   POST /v1/messages                           claude
-    OpenAI Chat          POST .../chat/completions                   qwen, pi, opencode, aider
+    OpenAI Chat          POST .../chat/completions                   qwen, pi, opencode, aider, copilot
     OpenAI Responses     POST .../responses                          codex
     Gemini               POST .../models/NAME:(stream)generateContent gemini
 
@@ -105,13 +105,16 @@ def dialect_of(path: str) -> Dialect | None:
     return next((dialect for ending, dialect in _ENDINGS.items() if path.endswith(ending)), None)
 
 
-_REMINDER = re.compile(r"<system-reminder>(.*?)</system-reminder>\s*", re.DOTALL)  # claude's own notes
+_REMINDER = re.compile(r"<system[-_]reminder>(.*?)</system[-_]reminder>\s*", re.DOTALL)  # claude's own notes
+_BEFORE = re.compile(  # what copilot puts before a prompt, most of it in its plan mode
+    r"<(current_datetime|mode_changed_notice)>.*?</\1>\s*|\[\[PLAN\]\] .*?\nMy request: ", re.DOTALL
+)
 _CONTINUATION = "Stop hook additional context:"
 """Begins the note by which a hook continues claude's turn; the model has to answer it."""
 
 _PREAMBLE = re.compile(
     r"\s*(<environment_context>|<user_instructions>|<permissions instructions>|# AGENTS\.md instructions"
-    r"|<session_context>|<hook_context>|<INSTRUCTIONS>)"
+    r"|<session_context>|<hook_context>|<INSTRUCTIONS>|Additional context from preToolUse hook:)"
 )
 _RULES = re.compile(r"\n+# \*SEARCH/REPLACE block\* Rules:.*", re.DOTALL)  # aider, after the newest text
 _serial = itertools.count(1)
@@ -125,7 +128,7 @@ def _user(text: str) -> Iterator[Entry]:
     """Split a text in the user's role into the agent's notes and the user's text."""
     for note in _REMINDER.findall(text):
         yield Entry("user" if note.lstrip().startswith(_CONTINUATION) else "note", note)
-    text = _RULES.sub("", _REMINDER.sub("", text))
+    text = _RULES.sub("", _BEFORE.sub("", _REMINDER.sub("", text)))
     if text.strip():
         yield Entry("note" if _PREAMBLE.match(text) else "user", text)
 

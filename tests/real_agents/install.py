@@ -153,6 +153,7 @@ PINNED = {
         Package("pi", "@mariozechner/pi-coding-agent", "0.73.1", "node_modules/.bin/pi"),
         Package("gemini", "@google/gemini-cli", "0.61.0", "node_modules/.bin/gemini"),
         Package("opencode", "opencode-ai", "1.18.33", "node_modules/.bin/opencode", after="postinstall.mjs"),
+        Package("copilot", "@github/copilot", "1.0.102", "node_modules/.bin/copilot"),
         Package("aider", "aider-chat", "0.86.2", "bin/aider"),
     )
 }

@@ -230,6 +230,20 @@ def _opencode(place: Place) -> Start:
     return Start((), {f"OPENCODE_DISABLE_{name}": "1" for name in names})
 
 
+def _copilot(place: Place) -> Start:
+    """Share what it unpacks at its first start."""
+    place.put(".copilot/settings.json", {"banner": "never"})
+    place.put(".copilot/config.json", {"trustedFolders": [str(place.work)]})
+    environment = {
+        "COPILOT_OFFLINE": "true",
+        "COPILOT_PROVIDER_BASE_URL": f"{place.url}/v1",
+        "COPILOT_PROVIDER_API_KEY": "sk-dummy",
+        "COPILOT_MODEL": "mock-model",
+        "COPILOT_CACHE_HOME": str(PACKAGES["copilot"].folder / "unpacked"),  # once, 235 MB
+    }
+    return Start((), environment)
+
+
 def _aider(place: Place) -> Start:
     """Put a fresh price list into its cache; otherwise it downloads one."""
     place.put(".aider/caches/model_prices_and_context_window.json", {"mock-model": {}})
@@ -258,6 +272,15 @@ _QUESTION = {
         {"label": "Blue", "description": "The cold one"},
     ],
     "multiSelect": False,
+}
+
+_FORM = {
+    "message": "Which colour?",
+    "requestedSchema": {
+        "type": "object",
+        "properties": {"colour": {"type": "string", "enum": ["Red", "Blue"]}},
+        "required": ["colour"],
+    },
 }
 
 AGENTS = {
@@ -323,6 +346,22 @@ AGENTS = {
             free=("--auto",),
             resume=("--continue",),
             prompts=("--prompt",),
+            native=True,
+        ),
+        Agent(
+            PACKAGES["copilot"],
+            _copilot,
+            ready="· / commands",
+            permission=r"Do you want to run this command\?",
+            question=r"Which colour\?",
+            question_call=Call("ask_user", _FORM),
+            plan="Plan Ready for Review",
+            plan_call=Call("exit_plan_mode", {"summary": "1. Fix the fence.", "actions": ["interactive"]}),
+            planning=("--plan",),
+            clear="/clear",
+            free=("--allow-all-tools",),
+            resume=("--continue",),
+            prompts=("--interactive",),
             native=True,
         ),
         Agent(PACKAGES["aider"], _aider, ready="diff>", permission=r"Run shell command\?", clear="/clear"),

@@ -31,7 +31,7 @@ def answer(alice: Wrapped, *arguments: str) -> str:
     return str(json.loads(done.stdout).get("result"))
 
 
-@pytest.mark.agents("claude", "codex", "qwen", "gemini", "aider")
+@pytest.mark.agents("claude", "codex", "qwen", "gemini", "aider", "copilot")
 def test_the_user_is_notified_of_a_dialog_and_allows_the_command(rig: Rig, agent: Agent) -> None:
     """R96: the title and `relay ps` show the kind of question; the answer runs the command."""
     alice = agent_asking_permission(rig, agent)
@@ -46,7 +46,7 @@ def test_the_user_is_notified_of_a_dialog_and_allows_the_command(rig: Rig, agent
     )
 
 
-@pytest.mark.agents("claude", "codex", "qwen", "gemini", "aider")
+@pytest.mark.agents("claude", "codex", "qwen", "gemini", "aider", "copilot")
 def test_the_user_refuses_a_command(rig: Rig, agent: Agent) -> None:
     """Here, the selection has to move."""
     alice = agent_asking_permission(rig, agent)
@@ -55,7 +55,7 @@ def test_the_user_refuses_a_command(rig: Rig, agent: Agent) -> None:
     assert not (alice.work / "approved").exists()
 
 
-@pytest.mark.agents("claude", "qwen")
+@pytest.mark.agents("claude", "qwen", "copilot")
 @pytest.mark.parametrize(
     ("arguments", "expected"), [(("blue",), "Blue"), (("--text", "Dark green"), "Dark green")]
 )

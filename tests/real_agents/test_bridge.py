@@ -36,7 +36,7 @@ def note(kind, ctx):
 """
 
 
-@pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode")
+@pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode", "copilot")
 def test_a_denied_tool_call_does_not_happen(rig: Rig, agent: Agent) -> None:
     """R36: the model reads the reason; another command runs."""
     config = """
@@ -56,7 +56,7 @@ def policy(tool_name, tool_input):
     assert not (alice.work / "forbidden").exists()
 
 
-@pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode")
+@pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode", "copilot")
 def test_a_linters_findings_reach_the_model_before_its_next_step(rig: Rig, agent: Agent) -> None:
     """R73: here, the real ruff's."""
     config = f"""
@@ -91,7 +91,7 @@ def lint(ctx):
     assert len(alice.model.requests) == 2
 
 
-@pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode")
+@pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode", "copilot")
 def test_a_handler_continues_the_turn_until_it_is_satisfied(rig: Rig, agent: Agent) -> None:
     """R1, R2, R7, R8, R10: an injection by agent_end continues the turn; None ends it."""
     config = RECORD_ENDS + (
@@ -118,7 +118,7 @@ def more(last_assistant_message):
     assert len(alice.model.requests) == 2
 
 
-@pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode")
+@pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode", "copilot")
 def test_continuations_are_capped(rig: Rig, agent: Agent) -> None:
     """R10: a handler that always continues gets three in a row, and three more after the next prompt."""
     config = """
@@ -137,7 +137,7 @@ def more():
     assert len([text for text in alice.model.received("user") if "Go on, go on." in text]) == 6
 
 
-@pytest.mark.agents("claude", "qwen", "pi", "opencode")
+@pytest.mark.agents("claude", "qwen", "pi", "opencode", "copilot")
 def test_a_message_is_delivered_in_the_reply_to_a_tools_hook(rig: Rig, agent: Agent) -> None:
     """R73: a message sent while a command runs reaches the model within the turn; not Codex', which would
     rank it above the user's words (AgentKind.ranks_context_above_user).
@@ -179,7 +179,7 @@ def note(tool_name, error, ctx):
     assert "3" in report
 
 
-@pytest.mark.agents("claude", "qwen")
+@pytest.mark.agents("claude", "qwen", "copilot")
 def test_a_plan_waits_for_approval(rig: Rig, agent: Agent) -> None:
     """R88, R96, R99: a proposed plan is recognized, and its handlers run."""
     assert agent.plan_call is not None
@@ -200,7 +200,7 @@ def test_a_plan_waits_for_approval(rig: Rig, agent: Agent) -> None:
     assert (alice.work / "asked").read_text().splitlines() == ["plan_approval"]
 
 
-@pytest.mark.agents("claude", "qwen")
+@pytest.mark.agents("claude", "qwen", "copilot")
 def test_a_question_is_recognized(rig: Rig, agent: Agent) -> None:
     """R89, R96, R99: until the user has answered it."""
     assert agent.question_call is not None
@@ -220,7 +220,7 @@ def test_a_question_is_recognized(rig: Rig, agent: Agent) -> None:
     assert (alice.work / "asked").read_text().splitlines() == ["question"]
 
 
-@pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode")
+@pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode", "copilot")
 def test_directives_are_read_from_the_exact_text(rig: Rig, agent: Agent) -> None:
     """Text before a tool call counts; text in a fence or a quote or after a backslash does not."""
     before = "\n".join(

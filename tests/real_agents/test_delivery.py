@@ -20,7 +20,7 @@ from real_agents.rig import Rig, Wrapped, has_door
 from relay.home import Home
 from relay.messaging.ledger import Ledger
 
-pytestmark = pytest.mark.agents("claude", "codex", "qwen", "opencode")
+pytestmark = pytest.mark.agents("claude", "codex", "qwen", "opencode", "copilot")
 
 IDLE = 1.0
 """Seconds without output after which an agent counts as idle."""

@@ -15,7 +15,7 @@ from real_agents.test_delivery import is_being_delivered
 from relay.injection import layout
 from support import session_patch
 
-pytestmark = pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode")
+pytestmark = pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode", "copilot")
 
 BODIES = [
     "hello",
@@ -144,7 +144,7 @@ def test_a_working_agent_gets_a_text_with_its_tools_result(rig: Rig, agent: Agen
     ann.is_untouched()
 
 
-@pytest.mark.agents("claude", "opencode")
+@pytest.mark.agents("claude", "opencode", "copilot")
 def test_a_dialog_is_neither_answered_nor_disturbed(rig: Rig, agent: Agent) -> None:
     ann = Drafting(
         rig,
@@ -166,7 +166,7 @@ def test_a_dialog_is_neither_answered_nor_disturbed(rig: Rig, agent: Agent) -> N
     assert ann.written.exists() is (agent.name == "codex")
 
 
-@pytest.mark.agents("claude", "qwen")
+@pytest.mark.agents("claude", "qwen", "copilot")
 def test_the_door_stays_open_after_a_new_conversation(rig: Rig, agent: Agent) -> None:
     ann = Drafting(rig, agent, draft=False)
     ann.sends("before")
@@ -211,7 +211,7 @@ def test_a_session_that_is_killed_or_replaced_gives_each_text_once(rig: Rig, age
     ann.is_untouched()
 
 
-@pytest.mark.agents("pi", "opencode")
+@pytest.mark.agents("pi", "opencode", "copilot")
 def test_a_text_and_the_users_prompt_at_once_both_arrive(rig: Rig, agent: Agent) -> None:
     """Although pi drops one of two prompts that its hooks let through at once."""
     ann = Drafting(rig, agent, draft=False)

@@ -35,7 +35,7 @@ def test_a_directive_is_received_once_at_any_width(rig: Rig, agent: Agent, colum
     assert bodies[0].split()[:4] == BODY.split()[:4]
 
 
-@pytest.mark.agents("claude", "codex", "qwen", "gemini", "opencode")
+@pytest.mark.agents("claude", "codex", "qwen", "gemini", "opencode", "copilot")
 def test_a_killed_agents_message_goes_to_its_successor(rig: Rig, agent: Agent) -> None:
     """The message was waiting for a dialog to close."""
     alice = rig.wrap(agent, "Alice", Rule("^begin", Step(calls=(Shell("touch approved", escalate=True),))))
@@ -53,7 +53,7 @@ def test_a_killed_agents_message_goes_to_its_successor(rig: Rig, agent: Agent) -
     assert not (alice.work / "approved").exists()
 
 
-@pytest.mark.agents("claude", "codex", "gemini", "qwen")
+@pytest.mark.agents("claude", "codex", "gemini", "qwen", "copilot")
 def test_an_agent_outlives_its_window(rig: Rig, agent: Agent) -> None:
     """The window is closed in a turn; the turn goes on, and a terminal that attaches shows it."""
     hold = threading.Event()
@@ -100,7 +100,7 @@ def test_a_failing_api_loses_no_message(rig: Rig, agent: Agent) -> None:
     assert alice.model.count("are you well?") == 1
 
 
-@pytest.mark.agents("claude", "codex", "qwen", "pi", "gemini", "opencode")
+@pytest.mark.agents("claude", "codex", "qwen", "pi", "gemini", "opencode", "copilot")
 def test_a_new_conversation_repeats_no_directive(rig: Rig, agent: Agent) -> None:
     """R99: after /clear, old directives do not count again, and messages arrive."""
     alice = rig.wrap(
@@ -124,7 +124,7 @@ def test_a_new_conversation_repeats_no_directive(rig: Rig, agent: Agent) -> None
     assert alice.model.count("news for you") == 1
 
 
-@pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode")
+@pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode", "copilot")
 def test_a_resumed_conversation_repeats_no_directive(rig: Rig, agent: Agent) -> None:
     """Even though the old conversation is redrawn."""
     script = (Rule("^first", "Now then.\n\n@relay:you before it"), Rule("^second", "@relay:you after it"))

@@ -13,7 +13,7 @@ from real_agents.rig import Rig
 from relay.agents import kinds
 from relay.agents.markers import without_markers
 
-pytestmark = pytest.mark.agents("claude", "codex", "gemini", "qwen")
+pytestmark = pytest.mark.agents("claude", "codex", "gemini", "qwen", "copilot")
 
 LEFT = re.compile(r"_|LC_\w+|PATH|PWD|SHELL|SHLVL|TERM|GIT_CONFIG_(KEY|VALUE)_\d")
 """Variables that may stay: a shell's own, the locale, and what means nothing without GIT_CONFIG_COUNT."""

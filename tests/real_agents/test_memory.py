@@ -11,7 +11,7 @@ from real_agents.model import Rule
 from real_agents.recipes import Agent
 from real_agents.rig import Rig
 
-pytestmark = pytest.mark.agents("claude", "codex", "qwen")
+pytestmark = pytest.mark.agents("claude", "codex", "qwen", "copilot")
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "memory" / "relay.config.py"
 

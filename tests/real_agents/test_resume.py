@@ -17,7 +17,7 @@ from relay.agents.conversation import Conversation
 from relay.agents.resume import resume_command
 from relay.home import Home
 
-pytestmark = pytest.mark.agents("claude", "codex", "qwen", "gemini", "opencode", "pi")
+pytestmark = pytest.mark.agents("claude", "codex", "qwen", "gemini", "opencode", "pi", "copilot")
 
 SCRIPT = (Rule("^first thing", "The bird is a heron."), Rule("^second thing", "It still is."))
 
@@ -61,7 +61,7 @@ def test_a_killed_agent_resumes_its_conversation(rig: Rig, agent: Agent) -> None
     assert conversation(again) == id
 
 
-@pytest.mark.agents("claude", "qwen", "pi")
+@pytest.mark.agents("claude", "qwen", "pi", "copilot")
 def test_without_a_prompt_there_is_nothing_to_resume(rig: Rig, agent: Agent) -> None:
     """These agents report an id at once, but save nothing before the first prompt."""
     alice = rig.wrap(agent, "Alice")

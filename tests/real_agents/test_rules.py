@@ -121,7 +121,7 @@ def fired(alice: Wrapped, event: str) -> list[dict[str, Any]]:
     return [each for each in alice.events("hook_fired") if each["hook_name"] == event]
 
 
-@pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode")
+@pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode", "copilot")
 @pytest.mark.parametrize("shape", ["hooks.json", "flat.json"])
 def test_the_guardrail_stops_a_call_and_the_next_one_runs(rig: Rig, agent: Agent, shape: str) -> None:
     """R36, R45: and the model reads the reason."""
@@ -278,7 +278,7 @@ def test_allow_skips_the_dialog(rig: Rig, agent: Agent) -> None:
     assert not any(state["state"] == "prompting" for state in alice.events("state"))
 
 
-@pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode")
+@pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode", "copilot")
 def test_only_the_changed_input_may_run(rig: Rig, agent: Agent) -> None:
     """updatedInput: Qwen, which would run the original input, is denied the call."""
     changed = {"command": REPLACED, "description": "As it has to be"}
@@ -289,7 +289,7 @@ def test_only_the_changed_input_may_run(rig: Rig, agent: Agent) -> None:
     assert (alice.work / "given").exists() is (agent.name != "qwen")
 
 
-@pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode")
+@pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode", "copilot")
 def test_continue_false_before_a_tool_prevents_the_call(rig: Rig, agent: Agent) -> None:
     """R36: although Claude and Codex would run it (docs/RULES.md); later calls do not run, either."""
     hooks = says("PreToolUse", {"continue": False, "stopReason": REASON})
@@ -310,7 +310,7 @@ def test_continue_false_after_a_tool_ends_the_turn(rig: Rig, agent: Agent) -> No
     assert len(alice.model.requests) == 1
 
 
-@pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode")
+@pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode", "copilot")
 @pytest.mark.parametrize(
     ("answer", "marker"),
     [
@@ -338,7 +338,7 @@ def test_a_blocked_prompt_never_reaches_the_model(
     assert [each["outcome"] for each in fired(alice, "UserPromptSubmit")] == ["block", "allow"]
 
 
-@pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode")
+@pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode", "copilot")
 def test_the_first_prompt_has_the_context_of_project_and_repository(rig: Rig, agent: Agent) -> None:
     """R45, R83: git status once, the project's context with each prompt."""
     (work(rig) / "config.py").write_text("")
@@ -355,7 +355,7 @@ def test_the_first_prompt_has_the_context_of_project_and_repository(rig: Rig, ag
     assert alice.model.count("Git status:") == 1
 
 
-@pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode")
+@pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode", "copilot")
 def test_a_rule_continues_the_turn_with_its_message(rig: Rig, agent: Agent) -> None:
     """R27, R32: by force_continue and follow_up_message, until the rule is satisfied."""
     answer = {"force_continue": True, "follow_up_message": "And the other half?"}

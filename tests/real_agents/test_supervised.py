@@ -12,7 +12,7 @@ from real_agents.model import Rule, Step
 from real_agents.recipes import Agent
 from real_agents.rig import Rig, Wrapped
 
-pytestmark = pytest.mark.agents("claude", "codex", "qwen")
+pytestmark = pytest.mark.agents("claude", "codex", "qwen", "copilot")
 
 KEYS = {"restart": "on-failure", "backoff": 0.1, "prompt": "first thing"}
 

@@ -80,7 +80,7 @@ def test_a_message_waits_for_a_draft_and_leaves_it_intact(rig: Rig, agent: Agent
     assert alice.model.count("for later") == 1
 
 
-@pytest.mark.agents("claude", "codex", "qwen", "gemini")
+@pytest.mark.agents("claude", "codex", "qwen", "gemini", "copilot")
 def test_a_message_waits_for_a_recalled_prompt(rig: Rig, agent: Agent) -> None:
     """Also with the cursor before it, as before a suggestion; once it is erased, the message comes."""
     alice = rig.wrap(agent, "Alice")
@@ -115,7 +115,7 @@ def test_a_message_during_a_streamed_answer_arrives_without_cutting_it(rig: Rig,
     assert ESSAY in alice.model.received("assistant")
 
 
-@pytest.mark.agents("claude", "codex", "qwen", "gemini", "pi")
+@pytest.mark.agents("claude", "codex", "qwen", "gemini", "pi", "copilot")
 def test_a_message_during_a_tool_call_arrives_once(rig: Rig, agent: Agent) -> None:
     """With the tool's result or after the turn; the command finishes."""
     command = Shell("touch started; until test -e go; do sleep 0.05; done; echo fini''shed")
@@ -130,7 +130,7 @@ def test_a_message_during_a_tool_call_arrives_once(rig: Rig, agent: Agent) -> No
     assert alice.model.count("while it runs") == 1
 
 
-@pytest.mark.agents("claude", "codex", "qwen", "gemini", "opencode", "aider")
+@pytest.mark.agents("claude", "codex", "qwen", "gemini", "opencode", "aider", "copilot")
 def test_a_permission_dialog_is_never_answered_by_a_message(rig: Rig, agent: Agent) -> None:
     """The message waits until the user has answered the dialog."""
     alice = _agent_asking_permission(rig, agent)
@@ -144,7 +144,7 @@ def test_a_permission_dialog_is_never_answered_by_a_message(rig: Rig, agent: Age
     assert not (alice.work / "approved").exists()
 
 
-@pytest.mark.agents("claude", "qwen")
+@pytest.mark.agents("claude", "qwen", "copilot")
 def test_a_question_is_never_answered_by_a_message(rig: Rig, agent: Agent) -> None:
     """R89: the message waits, and the model gets no choice."""
     assert agent.question_call is not None
@@ -161,7 +161,7 @@ def test_a_question_is_never_answered_by_a_message(rig: Rig, agent: Agent) -> No
     assert not any("Blue" in text for text in alice.model.received("result"))
 
 
-@pytest.mark.agents("claude", "codex", "qwen", "opencode")
+@pytest.mark.agents("claude", "codex", "qwen", "opencode", "copilot")
 def test_a_dialog_is_recognized_after_a_resize(rig: Rig, agent: Agent) -> None:
     """Although it is redrawn with other line breaks."""
     alice = _agent_asking_permission(rig, agent)

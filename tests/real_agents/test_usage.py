@@ -11,7 +11,7 @@ from real_agents.model import Rule, Shell, Step
 from real_agents.recipes import Agent
 from real_agents.rig import Rig, Wrapped
 
-pytestmark = pytest.mark.agents("claude", "codex", "gemini", "opencode", "pi", "qwen")
+pytestmark = pytest.mark.agents("claude", "codex", "gemini", "opencode", "pi", "qwen", "copilot")
 
 INPUT, OUTPUT = 100, 10
 

@@ -49,7 +49,7 @@ EXPECTED = [
 ]  # fmt: skip
 
 
-@pytest.mark.agents("claude", "codex", "qwen", "opencode")
+@pytest.mark.agents("claude", "codex", "qwen", "opencode", "copilot")
 def test_each_directive_is_received_once_in_any_markdown(rig: Rig, agent: Agent) -> None:
     """Before and after a tool, and after a resize, which makes the agent redraw everything."""
     alice = rig.wrap(

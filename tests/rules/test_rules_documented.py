@@ -16,6 +16,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "RULES.md").read_text(encoding="utf
 AGENTS = {
     "claude": "Claude Code",
     "codex": "Codex",
+    "copilot": "Copilot CLI",
     "qwen": "Qwen Code",
     "gemini": "Gemini CLI",
     "pi": "pi",

@@ -219,6 +219,25 @@ def test_the_route_and_its_proof_are_shown(make: Make) -> None:
     assert "Its own inbox: it takes texts" in ann.relay("explain", ann.name).stdout
 
 
+def test_the_doctor_says_whether_an_inbox_is_open_and_gives_it_nothing(make: Make) -> None:
+    ann = make().wrap()
+
+    def found() -> list[tuple[str, str]]:
+        rows = json.loads(ann.relay("doctor", "--json", check=False).stdout)
+        its = [row for row in rows if row["name"] == "doors" and row["detail"].startswith(f"{ann.name}: ")]
+        return [(row["result"], row["detail"].partition(": ")[2]) for row in its]
+
+    assert found() == [("ok", "it takes texts, so relay types none")]
+    assert ann.lines("given") == []
+    ann.set("inbox", "drops")
+    for number in (1, 2):
+        ann.send(f"text {number}")
+        ann.given(number)
+    ((result, why),) = found()
+    assert result == "warn"
+    assert why.startswith("it has failed 2 times: ")
+
+
 def test_only_the_users_own_words_are_vouched_for(make: Make, shared: Relay) -> None:
     """The agent tells its model that another session has sent them."""
     ann = make().wrap()

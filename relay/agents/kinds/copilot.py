@@ -1,0 +1,194 @@
+"""GitHub Copilot CLI: hooks and an extension by a plug-in of the run, `--plugin-dir DIR`.
+
+By Claude Code's names of events it reports them in Claude Code's words, but wants its replies without
+"hookSpecificOutput".  Extensions are behind a feature flag; `--experimental` would change more than that.
+
+Its transcripts, ~/.copilot/session-state/SESSION/events.jsonl, get a line as soon as a message has ended,
+those of subagents with an "agentId".  Usage is a "session.usage_record" for each response; input includes the
+cache.  Measured with 1.0.102.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from relay.agents import hook_event
+from relay.agents.hook_event import NativeEvent, NativeName
+from relay.agents.hook_reply import Reply
+from relay.agents.hook_setup import Prepared, Run, call, entries, installed, plugin_options
+from relay.agents.kind import AgentKind, Markers
+from relay.agents.profile import PromptKind
+from relay.agents.transcript_lines import Failed, LineReader, Said, dict_of, numbered, object_in, text_of
+from relay.agents.usage import Charge, OneCharge, UsageFormat, charge_of
+from relay.dataclass import replace
+from relay.errors import ConfigError
+
+if TYPE_CHECKING:
+    from relay.agents.door import Door, Site
+
+OLDEST = (1, 0, 102)
+
+_COMMANDS = frozenset(
+    {
+        *("app", "completion", "config", "help", "init", "instruction", "login", "lsp", "mcp", "memories"),
+        *("plugin", "sandbox", "sessions", "skill", "update", "version", "workflow"),
+    }
+)
+"""First arguments that start no agent, and must remain first."""
+
+_FLAGS = "COPILOT_CLI_ENABLED_FEATURE_FLAGS"
+_FILES = frozenset({"Edit", "Read", "Write"})
+"""The tools whose `path` Claude Code calls `file_path`."""
+
+_EXTENSION = Path(__file__).with_suffix(".mjs")
+
+
+class Copilot(AgentKind):
+    name = "copilot"
+    events = hook_event.without("StopFailure")
+    replies = {
+        NativeName.SESSION_START: frozenset({"context"}),
+        NativeName.PROMPT_SUBMIT: frozenset({"context", "deny"}),
+        NativeName.TOOL_PRE: frozenset({"allow", "ask", "context", "deny", "input"}),
+        NativeName.PERMISSION: frozenset({"allow", "deny"}),
+        NativeName.TOOL_POST: frozenset({"context"}),
+        NativeName.STOP: frozenset({"continuation"}),
+        NativeName.SUBAGENT_START: frozenset({"context"}),
+        NativeName.SUBAGENT_STOP: frozenset({"continuation"}),
+    }
+    dialogs = {**hook_event.DIALOGS, "exit_plan_mode": PromptKind.PLAN_APPROVAL}
+    fields = {
+        "sessionId": "session_id",  # in some events
+        "toolName": "tool_name",
+        "toolInput": "tool_input",
+        "tool_result": "tool_response",
+        "transcriptPath": "transcript_path",
+    }
+    tools = {
+        "Bash": ("bash",),
+        "Read": ("view",),
+        "Edit": ("edit",),
+        "Write": ("create",),
+        "Grep": ("grep",),
+        "Glob": ("glob",),
+        "WebFetch": ("web_fetch",),
+        "Agent": ("task",),
+        "Skill": ("skill",),
+        "AskUserQuestion": ("ask_user",),
+        "ExitPlanMode": ("exit_plan_mode",),
+    }
+    forgets_prompts = True
+    decides_after_hook = True
+    prompt = re.compile(rb'"type":"user\.message"')
+    door_since = "1.0.102"
+    markers = Markers(
+        "COPILOT_CLI",
+        ("COPILOT_AGENT_SESSION_ID", "COPILOT_CLI_BINARY_VERSION", "COPILOT_CLI_RESOLVED_DIST_DIR"),
+        (
+            *("COPILOT_LOADER_PID", "GCM_INTERACTIVE=Never", "GIT_ASKPASS=", "GIT_CONFIG_COUNT"),
+            *("GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0", "SSH_ASKPASS="),
+        ),
+    )
+
+    def prepare(self, run: Run) -> Prepared:
+        """Return the command with the plug-in. Raise ConfigError for a Copilot CLI that is too old."""
+        if run.arguments[:1] and run.arguments[0] in _COMMANDS:
+            return Prepared(list(run.command), run.env)
+        version = installed(run, "/copilot")
+        if version and version < OLDEST:
+            raise ConfigError(
+                f"relay's plug-in needs Copilot CLI {'.'.join(map(str, OLDEST))} or later; for this version, "
+                "relay reads the screen instead"
+            )
+        hooks = {"version": 1, "hooks": entries(self, run.directory)}
+        plugin = {"name": "relay", "version": "1.0.0", "hooks": "hooks.json", "extensions": "extensions"}
+        run.file("hooks.json", hooks)
+        run.file("plugin.json", plugin)
+        # It reports what no hook does, and asks for nothing.
+        options = {**plugin_options(run), "hook": call(run.directory, "EVENT")}
+        source = f"import join from {json.dumps(run.copy(_EXTENSION))}\nawait join({json.dumps(options)})\n"
+        Path(run.directory, "extensions/relay").mkdir(parents=True, exist_ok=True)
+        run.write("extensions/relay/extension.mjs", source)
+        flags = ",".join(filter(None, (run.env.get(_FLAGS), "EXTENSIONS")))
+        command = run.with_flags(["--plugin-dir", run.directory], run.arguments)
+        return Prepared(command, {**run.env, _FLAGS: flags}, self.name)
+
+    def parse(self, event: str, payload: bytes | str) -> NativeEvent | None:
+        """Return None for a subagent's prompts and stops: SubagentStart and SubagentStop follow them."""
+        found = super().parse(event, payload)
+        if found is None or (found.agent_id and found.name in {NativeName.PROMPT_SUBMIT, NativeName.STOP}):
+            return None
+        raw = {"transcript_path": "", **found.raw}  # few events have one
+        if found.source == "new":
+            found, raw["source"] = replace(found, source="startup"), "startup"
+        return replace(found, tool_input=_renamed(found, "path", "file_path"), raw=raw)
+
+    def render(self, event: NativeEvent, reply: Reply) -> str:
+        if not (rendered := super().render(event, reply)):
+            return ""
+        answer = json.loads(rendered)
+        specific = answer.pop("hookSpecificOutput", {})
+        specific.pop("hookEventName", None)
+        if event.name is NativeName.PERMISSION:
+            specific = specific["decision"]
+        if "updatedInput" in specific:
+            changed = replace(event, tool_input=specific.pop("updatedInput"))
+            specific["modifiedArgs"] = _renamed(changed, "file_path", "path")
+        return json.dumps({**answer, **specific})
+
+    def reader(self) -> LineReader:
+        return _said
+
+    def failure(self, line: bytes) -> Failed | None:
+        if b'"session.error"' not in line:
+            return None
+        entry = object_in(line)
+        data = dict_of(entry.get("data"))
+        if entry.get("type") != "session.error" or entry.get("agentId"):
+            return None
+        code, id, time = text_of(data.get("errorType")), text_of(entry.get("id")), _time(entry)
+        return Failed(text_of(data.get("message")), code, id, time)
+
+    def usage(self, totals: set[str]) -> UsageFormat:
+        return _Usage()
+
+    def door(self, site: Site) -> Door:
+        from relay.agents.kinds._copilot_door import CopilotDoor  # not before an agent runs
+
+        return CopilotDoor(site)
+
+
+def _renamed(event: NativeEvent, old: str, new: str) -> dict[str, object]:
+    """Return the input of a tool call with its key `old` called `new`, if that is a file's path."""
+    names = {old: new} if event.tool_name in _FILES else {}
+    return {names.get(name, name): value for name, value in event.tool_input.items()}
+
+
+def _time(entry: dict[str, object]) -> str:
+    return text_of(entry.get("timestamp"))
+
+
+def _said(line: bytes) -> list[Said]:
+    if b'"assistant.message"' not in line:
+        return []
+    entry = object_in(line)
+    data = dict_of(entry.get("data"))
+    if entry.get("type") != "assistant.message":
+        return []
+    text, id = text_of(data.get("content")), text_of(data.get("messageId"))
+    return numbered(iter([text]), id, _time(entry), text_of(entry.get("agentId")))
+
+
+class _Usage(OneCharge):
+    def charge(self, line: bytes) -> Charge | None:
+        if b'"session.usage_record"' not in line:
+            return None
+        entry = object_in(line)
+        if entry.get("type") != "session.usage_record":
+            return None
+        usage = dict_of(dict_of(entry.get("data")).get("usage"))
+        keys = ("inputTokens", "cacheReadTokens", "outputTokens", "", "")  # its output includes thoughts
+        return charge_of(usage, keys, text_of(entry.get("id")), entry)
