@@ -87,6 +87,10 @@ class Door(ABC):
         The user's own settings may close it: texts are typed then.
         """
 
+    def held(self) -> str:
+        """Return the user's setting that holds the messages of other agents, as it is now; "" if none does."""
+        return ""
+
     def idle(self) -> bool | None:
         """Return whether the agent says that it waits for a prompt; None if it does not say.
 

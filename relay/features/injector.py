@@ -31,7 +31,7 @@ from relay.injection.events import (
     TryAgain,
     Withdraw,
 )
-from relay.injection.gate import TypingGate
+from relay.injection.gate import HELD, TypingGate
 from relay.injection.injection import Injection, Outcome, Proof, Result, Role
 from relay.injection.news import News
 from relay.injection.prompt import PromptComposer
@@ -46,7 +46,7 @@ from relay.state.readiness import Verdict
 from relay.state.reasons import BUSY
 from relay.state.view import AgentView
 from relay.storage.progress import Progress
-from relay.terminal.events import KeysTyped, OutputRead
+from relay.terminal.events import KeysTyped, Notify, OutputRead
 from relay.text import listed
 
 
@@ -73,7 +73,7 @@ class Injector:
     ) -> None:
         self._bus = bus
         self._view = view
-        self._queue = queue = InjectionQueue(bus, clock)
+        self._queue = queue = InjectionQueue(bus, clock, door.held)
         self._replies = replies = ReplyDelivery(queue, view, directive)
         self._gate = gate = TypingGate(view, queue, replies, idle=idle, clock=clock)
         self._composer = composer = PromptComposer(bus, queue, view, directive)
@@ -81,6 +81,7 @@ class Injector:
         self._door = DoorDelivery(bus, door, view, queue, gate, composer, news, progress, clock)
         self._typed = TypedDelivery(bus, terminal, view, queue, gate, composer, news, progress, clock)
         self._given: tuple[Injection, ...] = ()  # being given by the door, or typed, as one text
+        self._hold_told = False  # the user knows that a setting of theirs makes messages wait
         self._running: asyncio.Task[Any] | None = None
         bus.add(self._door, restored=True)
         bus.add(self._typed, restored=True)
@@ -95,6 +96,10 @@ class Injector:
         """Queue an injection, or reject it at once if it can never be given."""
         if self._queue.submit(event.injection):
             self._news.notice()
+            held = event.injection.by_agent and self._queue.held()
+            if held and not self._hold_told:
+                self._hold_told = True
+                self._bus.publish(Notify(f"{held}: {HELD}. One from {event.injection.source} does now."))
 
     @handles(Withdraw)
     def withdraw(self, event: Withdraw) -> None:

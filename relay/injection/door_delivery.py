@@ -25,7 +25,7 @@ from relay.errors import MessageRefused
 from relay.eventbus import EventBus, handles
 from relay.injection import layout
 from relay.injection.events import EarlierInjectionEnded, InjectionDeferred, InjectionEnded
-from relay.injection.gate import TypingGate
+from relay.injection.gate import HELD, TypingGate
 from relay.injection.injection import Injection, Outcome, Proof, Result
 from relay.injection.late_texts import LateTexts
 from relay.injection.layout import Style
@@ -283,6 +283,8 @@ class DoorDelivery:
         """Describe the door for the user; "" if this kind of agent has none."""
         if isinstance(self._door, NoDoor):
             return ""
+        if held := self._door.held():
+            return f"{held}: {HELD}, and relay types the rest"
         left = f"it has failed {FAILURES} times: {self._trust.left}" if self._trust.left else ""
         silent = "" if self._gate.hooked else "its hooks are silent"
         if why := left or silent or self._door.closed():

@@ -12,6 +12,12 @@ from relay.message import Priority
 from relay.state.readiness import Readiness, TerminalSnapshot, Verdict, judge, working
 from relay.state.view import AgentView
 
+HELD = "messages of other agents wait until you set it to accept"
+"""The effect of a setting with which the user holds them."""
+
+SETTING_CHECK_EVERY = 2.0
+"""Seconds between two looks at such a setting."""
+
 
 @dataclass(eq=False, slots=True)
 class TypingGate:
@@ -30,7 +36,7 @@ class TypingGate:
 
     def next(self) -> Injection | None:
         """Return the next text; don't wake an agent with hooks for what can wait for its next turn."""
-        return next((each for each in self.queue if each.wakes or not self.hooked), None)
+        return next((each for each in self.queue.due() if each.wakes or not self.hooked), None)
 
     def obstacle(self, *, typing: bool) -> Verdict | None:
         """Return what prevents giving any text, whatever the agent does.
@@ -46,6 +52,8 @@ class TypingGate:
     def _order(self) -> Verdict | None:
         """Return why the first waiting text is not due yet."""
         first = self.next()
+        if first is None and len(self.queue) > len(self.queue.due()):
+            return working(f"{self.queue.held()}: {HELD}", SETTING_CHECK_EVERY)
         if first is None:
             why = "what is waiting does not justify a turn, and comes with its next one"
             return working(why) if self.queue else None

@@ -63,7 +63,7 @@ class ReplyDelivery:
         Report each with `end`; until then, nothing behind it moves.  A text that no reply has room for only
         blocks its own priority.  Closing prompts and texts of low priority are only ever typed.
         """
-        riding = [each for each in self._queue if _rides(each) and (messages or not each.quotes_others)]
+        riding = [each for each in self._queue.due() if _rides(each) and (messages or not each.quotes_others)]
         if self._taken or (extends and not any(each.wakes for each in riding)):
             return []
         self._taking = True
