@@ -248,7 +248,9 @@ class Injector:
             return blocked
         first = self._gate.next()
         if first is not None and self._door.open_for(first):
-            return self._door.obstacle() or self._door
+            blocked = self._door.obstacle()
+            if blocked is None or not self._door.doubtful:
+                return blocked or self._door
         return self._typed.obstacle() or self._typed
 
     async def _inject(self, first: Injection, way: DoorDelivery | TypedDelivery) -> None:

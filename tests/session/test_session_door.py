@@ -316,6 +316,33 @@ def test_texts_wait_while_an_overlay_is_open(make: Make) -> None:
     assert ann.keys == "draft"
 
 
+def test_an_overlay_that_is_open_for_long_does_not_close_the_door(make: Make) -> None:
+    """Meanwhile, the screen decides whether relay types; here, a draft prevents that."""
+    ann = make().wrap("draft")
+    ann.set("overlay")
+    ann.until(lambda: "waiting" in ann.registry())
+    ann.send("one")
+    ann.until(lambda: "half-typed line" in str(ann.explain()["obstacle"]))
+    ann.unset("overlay")
+    ann.given(1)
+    assert ann.routes() == [("injected", "door")]
+    assert ann.keys == "draft"
+
+
+def test_the_time_for_a_proof_stops_while_the_screen_shows_a_dialog(make: Make) -> None:
+    """Some agents do not report one, and take what is in their inbox when the user has closed it."""
+    ann = make(f"{HASTE}\ndoor.FAILURES = 1").wrap("draft")
+    ann.set("menu")
+    assert ann.user is not None
+    ann.user.see("Esc to cancel")
+    ann.relay("send", "--wait", "2", ann.name, "one", check=False)
+    assert ann.explain()["door"] == "it takes texts, so relay types none"
+    ann.unset("menu")
+    ann.given(1)
+    assert ann.routes() == [("injected", "door")]
+    assert ann.keys == "draft"
+
+
 @pytest.mark.parametrize("setting", ["hold", "refuse"])
 def test_messages_that_a_setting_of_the_user_holds_wait_and_their_own_do_not(
     make: Make, shared: Relay, setting: str
