@@ -88,7 +88,7 @@ class Door(ABC):
         """
 
     def held(self) -> str:
-        """Return the user's setting that holds the messages of other agents, as it is now; "" if none does."""
+        """Return which setting of the user's holds the messages of other agents now; "" if none does."""
         return ""
 
     def idle(self) -> bool | None:

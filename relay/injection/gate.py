@@ -68,22 +68,5 @@ class TypingGate:
         return judge(sight, self.view.profile)
 
     def allows(self, sight: TerminalSnapshot) -> bool:
-        """Return True if a text may be typed now: the agent is ready, or works and queues its input.
-
-        The latter only if none of the agent's dialogs can appear between the look and the Enter: its profile
-        has none but the user's own menus, and one of its rules, not a guess, says that the agent works.
-        If the agent has hooks, a text waits for their reply.
-        """
-        verdict, profile = self.judge(sight), self.view.profile
-        if verdict.state is Readiness.READY:
-            return True
-        return (
-            verdict.state is Readiness.WORKING
-            and any(rule.name == verdict.rule for rule in profile.states)
-            and not verdict.draft
-            and profile.submit.while_working == "queues"
-            and not any(rule.state == "prompting" and rule.kind != "other" for rule in profile.states)
-            and not self.hooked
-            and sight.bracketed_paste
-            and not sight.tty.canonical
-        )
+        """Return True if a text may be typed now."""
+        return self.judge(sight).state is Readiness.READY
