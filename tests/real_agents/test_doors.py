@@ -38,6 +38,7 @@ BODIES = [
 ]
 
 TEXTS = 200 if LONG else 20
+"""Texts that one agent gets one after another."""
 
 WRITES = """
 from relay.shim.ring import WRITTEN
@@ -153,7 +154,7 @@ def texts(count: int) -> Iterator[str]:
     """Yield texts of 1 to 60,000 characters, which begin in the ways of BODIES."""
     lengths = Random(1)
     for number in range(count):
-        length = 60_000 if number % 40 == 19 else lengths.choice((1, 20, 200, 2_000))
+        length = 60_000 if number % 40 == 9 else lengths.choice((1, 20, 200, 2_000))
         yield f"{BODIES[number % len(BODIES)][:500]}\n{number} of {count}. {'0123456789 ' * 6_000}"[:length]
 
 
@@ -169,19 +170,21 @@ def test_texts_of_all_kinds_reach_an_idle_agent_with_a_draft(rig: Rig, agent: Ag
     ann.is_untouched()
 
 
-@pytest.mark.timeout(3600 if LONG else 600)
+@pytest.mark.timeout(1000 if LONG else 600)
 def test_many_texts_one_after_another_reach_an_agent_with_a_draft(rig: Rig, agent: Agent) -> None:
-    """Codex looks into its queue every 10 s."""
+    """Codex looks into its queue every 10 s, so it gets fewer."""
+    count = TEXTS // 2 if agent.name == "codex" else TEXTS
     ann = Drafting(rig, agent)
-    sent, waits = zip(*map(ann.tells, texts(TEXTS)), strict=True)
-    routes = Counter(ann.settles(TEXTS))
+    sent, waits = zip(*map(ann.tells, texts(count)), strict=True)
+    routes = Counter(ann.settles(count))
     assert routes.keys() <= {"door", "native"}
     ann.has_told(sent)
     assert not (ann.alice.work / "shelled").exists()
     ann.is_untouched()
     print(
         f"{agent.name} {agent.package.version}: {dict(routes)}; seconds until its model is asked: "
-        f"{sorted(waits)[TEXTS // 2]:.1f} in the middle, {sorted(waits)[-TEXTS // 20 :]} at most"
+        f"{sorted(waits)[count // 2]:.1f} in the middle, {max(waits):.1f} at most, "
+        f"{sum(wait > 2 for wait in waits)} of them over 2"
     )
 
 
