@@ -18,6 +18,9 @@ from typing import ClassVar
 
 from relay.dataclass import dataclass
 
+HOLDING = frozenset({"hold", "refuse"})
+"""The values of an agent's setting for messages of other sessions with which these wait."""
+
 
 class OfferState(StrEnum):
     """The fate of an offer, as far as it is known."""

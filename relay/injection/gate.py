@@ -52,8 +52,8 @@ class TypingGate:
     def _order(self) -> Verdict | None:
         """Return why the first waiting text is not due yet."""
         first = self.next()
-        if first is None and len(self.queue) > len(self.queue.due()):
-            return working(f"{self.queue.held()}: {HELD}", SETTING_CHECK_EVERY)
+        if first is None and any(each.by_agent for each in self.queue) and (setting := self.queue.held()):
+            return working(f"{setting}: {HELD}", SETTING_CHECK_EVERY)
         if first is None:
             why = "what is waiting does not justify a turn, and comes with its next one"
             return working(why) if self.queue else None

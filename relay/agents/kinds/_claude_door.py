@@ -17,8 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from relay.agents.door import Door, Offer, OfferState, Site
-from relay.agents.kinds.claude import HOLDING, INBOUND, folder_of, inbound
+from relay.agents.door import HOLDING, Door, Offer, OfferState, Site
+from relay.agents.kinds.claude import INBOUND, folder_of, inbound
 from relay.agents.transcript_lines import dict_of, dicts, object_in, text_of
 from relay.text import one_line
 

@@ -19,8 +19,8 @@ from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 from typing import Any
 
-from relay.agents.door import Door, Offer, OfferState, Site, path_of
-from relay.agents.kinds.qwen import HOLDING, INBOUND, home_of, inbound
+from relay.agents.door import HOLDING, Door, Offer, OfferState, Site, path_of
+from relay.agents.kinds.qwen import INBOUND, home_of, inbound
 from relay.agents.transcript_lines import dict_of, dicts, object_in, text_of
 from relay.text import one_line
 

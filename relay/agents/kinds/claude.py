@@ -66,8 +66,6 @@ EXEC_FORM = (2, 1, 197)
 INBOUND = "crossSessionInbound"
 """The setting for messages of other sessions: accept, hold (until that is set to accept) or refuse."""
 
-HOLDING = frozenset({"hold", "refuse"})
-
 _PROJECT = ("settings.json", "settings.local.json")
 _MANAGED = Path("/etc/claude-code/managed-settings.json")
 _ENVELOPE = re.compile(r"<cross-session-message\b[^>]*>\n(.*)\n</cross-session-message>", re.DOTALL)

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 INBOUND = "crossSessionInbound"
 """The setting, below `agents`, for messages of other sessions: accept, hold or refuse."""
 
-HOLDING = frozenset({"hold", "refuse"})
-
 _HOUSEKEEPING = ("managed-auto-memory-", "managed-skill-")
 """Prefixes of the subagents that it runs for itself after a turn. No hook reports them."""
 
