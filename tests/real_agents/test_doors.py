@@ -256,7 +256,7 @@ def test_a_text_beneath_an_overlay_of_the_user_leaves_it_open(rig: Rig, agent: A
 def test_the_door_stays_open_after_a_new_conversation(rig: Rig, agent: Agent) -> None:
     ann = Drafting(rig, agent, draft=False)
     ann.sends("before")
-    ann.settles(1)
+    ann.stops(1)
     ann.alice.becomes("ready")
     ann.alice.say(agent.clear)
     rig.wait(lambda: not ann.alice.shows(r"\] before \["), "it has another conversation")
