@@ -131,7 +131,7 @@ MISTAKES = [
     ("[code]\nshape = 1\n", 2, "The keys are backgrounds, foregrounds, lines"),
     ('[submit]\ndelay = "1"\n', 2, "number of seconds"),
     ("[submit]\ndelay = 11\n", 2, "at most 10, not 11."),
-    ('[submit]\nwhile_working = "waits"\n', 2, '"queues", "interrupts" or "unknown"'),
+    ('[submit]\nwait = "1"\n', 2, "The keys are delay, avoid"),
     ('[native]\nhooks = "vi"\n', 2, 'must be "", "aider", '),
     ('[resume]\nwords = ["--resume"]\n', 2, "must have one {id}"),
     ('[resume]\nwords = ["{id}", "{id}"]\n', 2, "must have one {id}"),
@@ -267,17 +267,17 @@ def test_a_profile_describes_styles_and_habits(user: Home) -> None:
         user,
         "mine",
         "[echo]\nbackgrounds = ['373737', '#FFffff']\nlines = ['^> ']\n[code]\nforegrounds = ['00ff00']\n"
-        "[submit]\ndelay = 0\nwhile_working = 'queues'\navoid = '!#'\n"
+        "[submit]\ndelay = 0\navoid = '!#'\n"
         "[native]\nhooks = 'claude'\ntranscript = 'claude'\n",
     )
     profile = load("mine", user)
     assert profile.echo.backgrounds == {0x373737, 0xFFFFFF}
     assert [pattern.pattern for pattern in profile.echo.lines] == ["^> "]
     assert profile.code.foregrounds == {0x00FF00}
-    assert (profile.submit.delay, profile.submit.while_working, profile.submit.avoid) == (0.0, "queues", "!#")
+    assert (profile.submit.delay, profile.submit.avoid) == (0.0, "!#")
     assert (profile.native.hooks, profile.native.transcript) == ("claude", "claude")
     plain = load("generic", user)
-    assert (plain.echo.lines, plain.submit.while_working, plain.native.hooks) == ((), "unknown", "")
+    assert (plain.echo.lines, plain.native.hooks) == ((), "")
 
 
 def test_overriding_a_key_keeps_the_others_of_its_table(user: Home) -> None:
@@ -285,10 +285,7 @@ def test_overriding_a_key_keeps_the_others_of_its_table(user: Home) -> None:
     write(user, "claude", "[submit]\ndelay = 1.5\n")
     mine = load("claude", user)
     assert mine.submit.delay == 1.5
-    assert (mine.submit.while_working, mine.submit.avoid) == (
-        shipped.submit.while_working,
-        shipped.submit.avoid,
-    )
+    assert mine.submit.avoid == shipped.submit.avoid
     assert (mine.echo, mine.native, mine.states) == (shipped.echo, shipped.native, shipped.states)
 
 

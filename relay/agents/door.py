@@ -21,6 +21,9 @@ from relay.dataclass import dataclass
 OPEN = "it takes texts, so relay types none"
 """The description of a door that relay uses."""
 
+HOLDING = frozenset({"hold", "refuse"})
+"""The values of an agent's setting for messages of other sessions with which these wait."""
+
 
 class OfferState(StrEnum):
     """The fate of an offer, as far as it is known."""
@@ -89,6 +92,10 @@ class Door(ABC):
 
         The user's own settings may close it: texts are typed then.
         """
+
+    def held(self) -> str:
+        """Return which setting of the user's holds the messages of other agents now; "" if none does."""
+        return ""
 
     def idle(self) -> bool | None:
         """Return whether the agent says that it waits for a prompt; None if it does not say.

@@ -32,9 +32,8 @@ Every key of a file, all but `name` optional:
     [code]                        how it draws a line of a code fence: the same keys
 
     [submit]
-    delay         = 0.3           seconds between a text and Enter
-    while_working = "queues"      queues | interrupts | unknown: the outcome of a text typed meanwhile
-    avoid         = "!/@"         characters that a typed text must not begin with
+    delay = 0.3                   seconds between a text and Enter
+    avoid = "!/@"                 characters that a typed text must not begin with
 
     [input]                       how its input is drawn: if empty, without a question or work, it is ready
     glyphs       = "❯>"           marks before the typed text; "": none, but a frame
@@ -113,7 +112,6 @@ from relay.agents.profile import (
     ReaderKind,
     StateName,
     StateRule,
-    WhileWorking,
 )
 from relay.dataclass import dataclass
 from relay.errors import ConfigError
@@ -313,7 +311,7 @@ def _error(given: dict[str, Any], spot: Spot) -> ErrorRule:
 
 
 _STYLE = {"backgrounds": _COLOURS, "foregrounds": _COLOURS, "lines": _REGEXES}
-_SUBMIT = {"delay": _SECONDS, "while_working": choice(get_args(WhileWorking)), "avoid": TEXT}
+_SUBMIT = {"delay": _SECONDS, "avoid": TEXT}
 _INPUT = {"glyphs": TEXT, "bullets": TEXT, "placeholders": _REGEXES, "idle": _REGEXES}
 _NATIVE = {"hooks": ValueKind(_KIND.form, _hooks), "transcript": _KIND}
 _RESUME = {

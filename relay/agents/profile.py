@@ -15,7 +15,6 @@ ReaderKind = Literal["auto", "lines", "screen"]
 InjectPolicy = Literal["auto", "never"]
 StateName = Literal["working", "ready", "prompting", "failed", "draft"]
 RegionName = Literal["screen", "bottom", "title"]
-WhileWorking = Literal["queues", "interrupts", "unknown"]
 BlockEnd = Literal["drawn", "blank", "none", "joined"]
 Positional = Literal["prompt", "other", "once"]
 Takes = Literal["none", "one", "optional", "several"]
@@ -54,13 +53,11 @@ class RowStyle:
 class Submit:
     """The typing and submitting of a text.
 
-    delay:         seconds between the text and Enter.
-    while_working: the effect of a text submitted while the agent works.
-    avoid:         characters that a typed text must not begin with.
+    delay: seconds between the text and Enter.
+    avoid: characters that a typed text must not begin with.
     """
 
     delay: float = 0.3
-    while_working: WhileWorking = "unknown"
     avoid: str = "!/@"
 
 

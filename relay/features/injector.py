@@ -34,7 +34,7 @@ from relay.injection.events import (
     TryAgain,
     Withdraw,
 )
-from relay.injection.gate import TypingGate
+from relay.injection.gate import HELD, TypingGate
 from relay.injection.injection import Injection, Outcome, Proof, Result, Role, Route
 from relay.injection.news import News
 from relay.injection.prompt import PromptComposer
@@ -49,7 +49,7 @@ from relay.state.readiness import Verdict, working
 from relay.state.reasons import BUSY
 from relay.state.view import AgentView
 from relay.storage.progress import Progress
-from relay.terminal.events import KeysTyped, OutputRead
+from relay.terminal.events import KeysTyped, Notify, OutputRead
 from relay.text import listed
 
 ROOM = 72 << 10
@@ -82,7 +82,7 @@ class Injector:
     ) -> None:
         self._bus = bus
         self._view = view
-        self._queue = queue = InjectionQueue(bus, clock)
+        self._queue = queue = InjectionQueue(bus, clock, door.held)
         self._replies = replies = ReplyDelivery(queue, view, directive)
         self._gate = gate = TypingGate(view, queue, replies, idle=idle, clock=clock)
         self._composer = composer = PromptComposer(bus, queue, view, directive)
@@ -90,6 +90,7 @@ class Injector:
         self._door = DoorDelivery(bus, door, view, queue, gate, composer, news, progress, clock)
         self._typed = TypedDelivery(bus, terminal, view, queue, gate, composer, news, progress, clock)
         self._given: tuple[Injection, ...] = ()  # being given by the door, or typed, as one text
+        self._hold_told = False  # the user knows that a setting of theirs makes messages wait
         self._running: asyncio.Task[Any] | None = None
         self._receivers = 0  # calls of a tool of the agent's that wait for messages
         bus.add(self._door, restored=True)
@@ -105,6 +106,10 @@ class Injector:
         """Queue an injection, or reject it at once if it can never be given."""
         if self._queue.submit(event.injection):
             self._news.notice()
+            held = event.injection.by_agent and self._queue.held()
+            if held and not self._hold_told:
+                self._hold_told = True
+                self._bus.publish(Notify(f"{held}: {HELD}. One from {event.injection.source} does now."))
 
     @handles(Withdraw)
     def withdraw(self, event: Withdraw) -> None:
@@ -301,7 +306,9 @@ class Injector:
             return blocked
         first = self._gate.next()
         if first is not None and self._door.open_for(first):
-            return self._door.obstacle() or self._door
+            blocked = self._door.obstacle()
+            if blocked is None or not self._door.doubtful:
+                return blocked or self._door
         return self._typed.obstacle() or self._typed
 
     async def _inject(self, first: Injection, way: DoorDelivery | TypedDelivery) -> None:

@@ -25,7 +25,7 @@ from relay.errors import MessageRefused
 from relay.eventbus import EventBus, handles
 from relay.injection import layout
 from relay.injection.events import EarlierInjectionEnded, InjectionDeferred, InjectionEnded
-from relay.injection.gate import TypingGate
+from relay.injection.gate import HELD, TypingGate
 from relay.injection.injection import Injection, Outcome, Proof, Result
 from relay.injection.late_texts import LateTexts
 from relay.injection.layout import Style
@@ -35,7 +35,7 @@ from relay.injection.queue import InjectionQueue
 from relay.injection.reply_delivery import TYPED
 from relay.lifecycle import SessionBegan
 from relay.state.events import PromptSubmitted
-from relay.state.readiness import FAILURE, REPORT_LEASE, WORK_LEASE, Verdict, working
+from relay.state.readiness import FAILURE, REPORT_LEASE, WORK_LEASE, Readiness, Verdict, working
 from relay.state.view import AgentView
 from relay.storage.progress import Progress
 from relay.terminal.events import AgentExited, Notify
@@ -140,11 +140,13 @@ class _Trust:
 
     @property
     def usable(self) -> bool:
-        """True unless it has just failed, or contradicts the agent's hooks for long."""
-        now = self._clock()
-        return (
-            not self.left and now >= self._again and (self._busy is None or now < self._busy + PROOF_TIMEOUT)
-        )
+        """True unless it has just failed."""
+        return not self.left and self._clock() >= self._again
+
+    @property
+    def doubtful(self) -> bool:
+        """True if it has contradicted the agent's hooks for long."""
+        return self._busy is not None and self._clock() >= self._busy + PROOF_TIMEOUT
 
     @property
     def pause(self) -> float | None:
@@ -283,6 +285,8 @@ class DoorDelivery:
         """Describe the door for the user; "" if this kind of agent has none."""
         if isinstance(self._door, NoDoor):
             return ""
+        if held := self._door.held():
+            return f"{held}: {HELD}, and relay types the rest"
         left = f"it has failed {FAILURES} times: {self._trust.left}" if self._trust.left else ""
         silent = "" if self._gate.hooked else "its hooks are silent"
         if why := left or silent or self._door.closed():
@@ -295,9 +299,15 @@ class DoorDelivery:
             return False
         return self._gate.hooked and self._trust.usable and not self._door.closed()
 
+    @property
+    def doubtful(self) -> bool:
+        """True if it says for long that the agent is busy, though its hooks do not: the screen decides."""
+        return self._trust.doubtful
+
     def wake(self, wait: float | None) -> float | None:
         """Return the seconds to wait instead of `wait`: less if the door may be used before that."""
-        return min((each for each in (wait, self._trust.pause) if each is not None), default=None)
+        again = BUSY_PAUSE if self.doubtful else self._trust.pause
+        return min((each for each in (wait, again) if each is not None), default=None)
 
     def obstacle(self) -> Verdict | None:
         """Return what prevents an offer now; None if nothing does."""
@@ -455,7 +465,8 @@ class DoorDelivery:
                     break
                 await self._news.wait(LOOK_EVERY)
                 before, looked = looked, self._bus.loop.time()
-                idle += looked - before if self.obstacle() is None else 0.0
+                waits = self.obstacle() or self._gate.view.verdict.state is Readiness.PROMPTING
+                idle += 0.0 if waits else looked - before
         finally:
             reported.cancel()
         return ""

@@ -12,6 +12,12 @@ from relay.message import Priority
 from relay.state.readiness import Readiness, TerminalSnapshot, Verdict, judge, working
 from relay.state.view import AgentView
 
+HELD = "messages of other agents wait until you set it to accept"
+"""The effect of a setting with which the user holds them."""
+
+SETTING_CHECK_EVERY = 2.0
+"""Seconds between two looks at such a setting."""
+
 
 @dataclass(eq=False, slots=True)
 class TypingGate:
@@ -30,7 +36,7 @@ class TypingGate:
 
     def next(self) -> Injection | None:
         """Return the next text; don't wake an agent with hooks for what can wait for its next turn."""
-        return next((each for each in self.queue if each.wakes or not self.hooked), None)
+        return next((each for each in self.queue.due() if each.wakes or not self.hooked), None)
 
     def obstacle(self, *, typing: bool) -> Verdict | None:
         """Return what prevents giving any text, whatever the agent does.
@@ -46,6 +52,8 @@ class TypingGate:
     def _order(self) -> Verdict | None:
         """Return why the first waiting text is not due yet."""
         first = self.next()
+        if first is None and any(each.by_agent for each in self.queue) and (setting := self.queue.held()):
+            return working(f"{setting}: {HELD}", SETTING_CHECK_EVERY)
         if first is None:
             why = "what is waiting does not justify a turn, and comes with its next one"
             return working(why) if self.queue else None
@@ -60,22 +68,5 @@ class TypingGate:
         return judge(sight, self.view.profile)
 
     def allows(self, sight: TerminalSnapshot) -> bool:
-        """Return True if a text may be typed now: the agent is ready, or works and queues its input.
-
-        The latter only if none of the agent's dialogs can appear between the look and the Enter: its profile
-        has none but the user's own menus, and one of its rules, not a guess, says that the agent works.
-        If the agent has hooks, a text waits for their reply.
-        """
-        verdict, profile = self.judge(sight), self.view.profile
-        if verdict.state is Readiness.READY:
-            return True
-        return (
-            verdict.state is Readiness.WORKING
-            and any(rule.name == verdict.rule for rule in profile.states)
-            and not verdict.draft
-            and profile.submit.while_working == "queues"
-            and not any(rule.state == "prompting" and rule.kind != "other" for rule in profile.states)
-            and not self.hooked
-            and sight.bracketed_paste
-            and not sight.tty.canonical
-        )
+        """Return True if a text may be typed now."""
+        return self.judge(sight).state is Readiness.READY

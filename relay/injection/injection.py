@@ -68,6 +68,11 @@ class Injection:
         return self.kind == "message" and self.source == THE_USER
 
     @property
+    def by_agent(self) -> bool:
+        """True if another agent has sent this message."""
+        return self.kind == "message" and not self.by_user
+
+    @property
     def quotes_others(self) -> bool:
         """True if it may have the words of other agents: a message, or what the team remembers."""
         return self.kind == "message" or self.source in {"@memory:search", "@memory:list"}

@@ -43,11 +43,15 @@ class Refusal:
 class InjectionQueue:
     """The waiting injections. Only the event loop's thread may call its methods.
 
+    held:      names the user's setting that makes the messages of other agents wait, or returns "".
     beginning: a lock for the caller of `begin`, so two never take from the queue at once.
     closed:    nothing more is delivered.
     """
 
-    def __init__(self, bus: EventBus, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, bus: EventBus, clock: Callable[[], float], held: Callable[[], str] = lambda: ""
+    ) -> None:
+        self.held = held
         self.beginning = asyncio.Lock()
         self.closed = False
         self._bus = bus
@@ -64,6 +68,11 @@ class InjectionQueue:
 
     def __iter__(self) -> Iterator[Injection]:
         return iter(tuple(self._waiting))
+
+    def due(self) -> list[Injection]:
+        """Return those that wait, without what a setting of the user's holds."""
+        held = any(each.by_agent for each in self._waiting) and bool(self.held())
+        return [each for each in self._waiting if not (held and each.by_agent)]
 
     def submit(self, injection: Injection) -> bool:
         """Queue `injection` in its rank; return False if it ends at once instead."""

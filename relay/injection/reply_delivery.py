@@ -65,7 +65,9 @@ class ReplyDelivery:
         blocks its own priority.  Closing prompts and texts of low priority are only ever typed.
         """
         riding = [
-            each for each in self._queue if _rides(each, low=tool) and (messages or not each.quotes_others)
+            each
+            for each in self._queue.due()
+            if _rides(each, low=tool) and (messages or not each.quotes_others)
         ]
         if self._taken or ((extends or tool) and not any(each.wakes for each in riding)):
             return []

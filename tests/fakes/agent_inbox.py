@@ -12,6 +12,7 @@ FOLDER/inbox    what the inbox does with the next text, if not "gives":
 FOLDER/silent   while it exists, it calls no prompt hook (but writes its transcript)
 FOLDER/works    while it exists, a turn does not end
 FOLDER/overlay  while it exists, an overlay is open: the texts in its inbox wait
+FOLDER/menu     the same, but it draws the overlay and does not report it
 """
 
 # ruff: noqa: E402
@@ -76,10 +77,10 @@ def report(status: str) -> None:
     new.rename(sessions / f"{os.getpid()}.json")
 
 
-def draw() -> None:
+def draw(footer: str = "footer") -> None:
     with drawing:
         rule, shown = "─" * 80, draft[-60:].replace("\n", " ")
-        sys.stdout.write(f"\x1b[H\x1b[2JClaude Code\r\n\r\n{rule}\r\n❯ {shown}\r\n{rule}\r\n  footer")
+        sys.stdout.write(f"\x1b[H\x1b[2JClaude Code\r\n\r\n{rule}\r\n❯ {shown}\r\n{rule}\r\n  {footer}")
         sys.stdout.write(f"\x1b[4;{3 + len(shown)}H")
         sys.stdout.flush()
 
@@ -135,12 +136,17 @@ def overlays() -> None:
             report("idle")
             wait_for("overlay")
             report("idle")
+        if flag("menu"):
+            draw("Esc to cancel")
+            wait_for("menu")
+            draw()
         time.sleep(0.01)
 
 
 def take(text: str) -> None:
     record({"type": "queue-operation", "operation": "enqueue", "content": text})
     wait_for("overlay")
+    wait_for("menu")
     prompts.put(text)
 
 

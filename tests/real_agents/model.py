@@ -115,10 +115,11 @@ _DEFAULT = Rule("", "Done.")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request of the conversation, and the step that answers it."""
+    """One request of the conversation, the step that answers it, and its time in seconds since the epoch."""
 
     turn: Turn
     step: Step
+    time: float
 
 
 class Model:
@@ -167,7 +168,7 @@ class Model:
         rule = next((each for each in (*SIDE_RULES, *self.script) if each.fits(turn)), _DEFAULT)
         step = rule.step(turn.step)
         if not rule.side:
-            self.requests.append(Request(turn, step))
+            self.requests.append(Request(turn, step, time.time()))
         return step
 
 

@@ -335,16 +335,61 @@ def test_texts_wait_while_an_overlay_is_open(make: Make) -> None:
     assert ann.keys == "draft"
 
 
-@pytest.mark.parametrize("setting", ["hold", "refuse"])
-def test_a_setting_of_the_user_that_holds_messages_closes_the_door(make: Make, setting: str) -> None:
-    ann = make()
-    (ann.folder / "config").mkdir()
-    (ann.folder / "config" / "settings.json").write_text(json.dumps({"crossSessionInbound": setting}))
-    ann.wrap()
+def test_an_overlay_that_is_open_for_long_does_not_close_the_door(make: Make) -> None:
+    """Meanwhile, the screen decides whether relay types; here, a draft prevents that."""
+    ann = make().wrap("draft")
+    ann.set("overlay")
+    ann.until(lambda: "waiting" in ann.registry())
     ann.send("one")
+    ann.until(lambda: "half-typed line" in str(ann.explain()["obstacle"]))
+    ann.unset("overlay")
     ann.given(1)
-    assert ann.routes() == [("injected", "typed")]
-    assert ann.explain()["door"] == f"you have set crossSessionInbound to {setting}, so relay types"
+    assert ann.routes() == [("injected", "door")]
+    assert ann.keys == "draft"
+
+
+def test_the_time_for_a_proof_stops_while_the_screen_shows_a_dialog(make: Make) -> None:
+    """Some agents do not report one, and take what is in their inbox when the user has closed it."""
+    ann = make(f"{HASTE}\ndoor.FAILURES = 1").wrap("draft")
+    ann.set("menu")
+    assert ann.user is not None
+    ann.user.see("Esc to cancel")
+    ann.relay("send", "--wait", "2", ann.name, "one", check=False)
+    assert ann.explain()["door"] == "it takes texts, so relay types none"
+    ann.unset("menu")
+    ann.given(1)
+    assert ann.routes() == [("injected", "door")]
+    assert ann.keys == "draft"
+
+
+@pytest.mark.parametrize("setting", ["hold", "refuse"])
+def test_messages_that_a_setting_of_the_user_holds_wait_and_their_own_do_not(
+    make: Make, shared: Relay, setting: str
+) -> None:
+    """Neither typing nor a reply to a hook carries what another agent has sent."""
+    ann, bob = make(), FakeAgent(shared, "Bob").wrap()
+    settings = ann.folder / "config" / "settings.json"
+    settings.parent.mkdir()
+    settings.write_text(json.dumps({"crossSessionInbound": setting}))
+    ann.wrap()
+    held = f"you have set crossSessionInbound to {setting}: messages of other agents wait"
+    bob.say(f"@relay:{ann.name} from Bob")
+    ann.until(lambda: str(ann.explain()["obstacle"]).startswith(held))
+    assert f"{held} until you set it to accept. One from Bob does now." in ann.notices()
+    assert ann.explain()["door"] == f"{held} until you set it to accept, and relay types the rest"
+    ann.set("works")
+    ann.send("typed")
+    ann.until(lambda: len(ann.lines("given")) == 1)
+    ann.send("in a reply")
+    ann.until(lambda: ann.explain()["waiting"] == 2)
+    ann.unset("works")
+    ann.until(lambda: [state for state, _ in ann.routes()] == ["stored", "injected", "injected"])
+    assert [route for _, route in ann.routes()[1:]] == ["typed", "native"]
+    assert "from Bob" not in "".join(ann.lines("given"))
+    settings.write_text(json.dumps({"crossSessionInbound": "accept"}))
+    assert "from Bob" in ann.given(3)[2]
+    assert ann.routes()[0] == ("injected", "door")
+    bob.exit()
 
 
 _DELIVERY = "relay.injection.door_delivery:DoorDelivery."

@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from relay.agents.door import Door, Offer, OfferState, Site
+from relay.agents.door import HOLDING, Door, Offer, OfferState, Site
 from relay.agents.kinds.claude import INBOUND, folder_of, inbound
 from relay.agents.transcript_lines import dict_of, dicts, object_in, text_of
 from relay.text import one_line
@@ -41,16 +41,19 @@ class ClaudeDoor(Door):
         self._folder = folder_of(site.env) / "sessions"
         self._file: Path | None = None
         self._times: list[float] = []  # when it may forget each of the last texts
-        self._inbound = inbound(site.env, directory=site.directory)
 
     def closed(self) -> str:
-        if self._inbound in {"hold", "refuse"}:
-            return f"you have set {INBOUND} to {self._inbound}"
+        if why := self.held():
+            return why
         if not self.site.session_id:
             return "its hooks have not named its session yet"
         if not text_of(self._entry().get("messagingSocketPath")):
             return "its session has no messaging socket (Claude Code has one from 2.1.224)"
         return ""
+
+    def held(self) -> str:
+        setting = inbound(self.site.env, directory=self.site.directory)
+        return f"you have set {INBOUND} to {setting}" if setting in HOLDING else ""
 
     def idle(self) -> bool | None:
         status = self._entry().get("status")

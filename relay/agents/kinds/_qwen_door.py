@@ -19,7 +19,7 @@ from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 from typing import Any
 
-from relay.agents.door import Door, Offer, OfferState, Site, path_of
+from relay.agents.door import HOLDING, Door, Offer, OfferState, Site, path_of
 from relay.agents.kinds.qwen import INBOUND, home_of, inbound
 from relay.agents.transcript_lines import dict_of, dicts, object_in, text_of
 from relay.text import one_line
@@ -62,14 +62,17 @@ class QwenDoor(Door):
         self._note = Path(site.directory, _NOTE)
         self._address = path_of(site.socket)
         self._free = 0.0  # when it takes another text
-        self._inbound = inbound(site.env)
 
     def closed(self) -> str:
-        if self._inbound in {"hold", "refuse"}:
-            return f"you have set agents.{INBOUND} to {self._inbound}"
+        if why := self.held():
+            return why
         if not text_of(self._entry().get("ipcPath")):
             return "its session has no inbox (Qwen Code has one from 0.23.0)"
         return ""
+
+    def held(self) -> str:
+        setting = inbound(self.site.env)
+        return f"you have set agents.{INBOUND} to {setting}" if setting in HOLDING else ""
 
     def pause(self) -> float:
         return max(self._free - time.monotonic(), 0.0)
