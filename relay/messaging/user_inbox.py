@@ -139,7 +139,7 @@ class Item:
 
     @property
     def title(self) -> str:
-        """What it is, in a few words, with the name of the agent."""
+        """A few words on what it is, with the name of the agent."""
         return _TITLES[self.kind].format(one_line(self.name, None))
 
     @property
