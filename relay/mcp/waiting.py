@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _LEDGER_CHECK_EVERY = 0.1
 _PATIENCE = 5.0  # seconds for a session that is starting or busy, besides the time to wait
+_MOST = 20  # messages for the user at a time
 _NOTHING = "No message came within {:g} s."
 
 
@@ -32,26 +33,27 @@ def wait(home: Home, own: Caller | None, seconds: float, link: socket.socket) ->
     if own is None:
         return _of_user(home, seconds, link)
     deadline = time.monotonic() + seconds
-    while True:
+    while time.monotonic() < deadline + _PATIENCE:
         left = max(deadline - time.monotonic(), 0.0)
         channel = reach(own.socket, time.monotonic() + _PATIENCE)
-        channel.sendall(json.dumps({"op": "receive", "seconds": left}).encode() + b"\n")
-        readable = _first((link, channel), left + _PATIENCE)
-        if readable is link:
-            _settle(channel, UNREAD)
-            return "", None
-        if readable is None:
-            raise SessionUnresponsive(
-                f"{own.name}'s session does not answer. Ask the user to look: `relay ps`."
-            )
-        with channel.makefile("rb") as stream:
-            line = stream.readline()
+        line = b""
+        with suppress(ConnectionError):
+            channel.sendall(json.dumps({"op": "receive", "seconds": left}).encode() + b"\n")
+            readable = _first((link, channel), left + _PATIENCE)
+            if readable is link:
+                _settle(channel, UNREAD)
+                return "", None
+            if readable is None:
+                break
+            with channel.makefile("rb") as stream:
+                line = stream.readline()
         if line.endswith(b"\n"):
             answer = json.loads(line)
             if "error" in answer:
                 raise error_from(answer)
             return answer["text"] or _NOTHING.format(seconds), partial(_settle, channel)
         channel.close()  # the session has ended: its successor is asked
+    raise SessionUnresponsive(f"{own.name}'s session does not answer. Ask the user to look: `relay ps`.")
 
 
 def _settle(channel: socket.socket, verdict: bytes) -> None:
@@ -73,7 +75,7 @@ def _of_user(home: Home, seconds: float, link: socket.socket) -> tuple[str, Sett
 
     ledger = Ledger(home.ensure().ledger)
     deadline = time.monotonic() + seconds
-    while not (unread := ledger.unread(None)) and time.monotonic() < deadline:
+    while not (unread := ledger.unread(None)[:_MOST]) and time.monotonic() < deadline:
         if _first((link,), min(_LEDGER_CHECK_EVERY, seconds)):
             return "", None
     texts = []

@@ -239,6 +239,21 @@ def test_the_users_answer_to_a_question_comes_as_a_message(alice: AgentWithTools
     assert "from the user] blue [/relay" in text_of(frame)
 
 
+def test_agents_that_answer_each_other_by_tools_are_held(relay: Relay) -> None:
+    settings(relay, "runaway_depth = 3\n")
+    alice, bob = (AgentWithTools(relay, name).start() for name in ("Alice", "Bob"))
+    with alice.connect() as one, bob.connect() as other:
+        states = []
+        for number in range(4):
+            client, receiver, to = (one, other, "Bob") if number % 2 == 0 else (other, one, "Alice")
+            waiting(receiver)
+            (row,) = json.loads(client.call("send_message", to=to, text=f"number {number}"))
+            states.append(row["state"])
+            if row["state"] != "held":
+                assert f"number {number}" in text_of(receiver.frame())
+    assert [state == "held" for state in states] == [False, False, False, True]
+
+
 def test_an_agent_sees_only_the_heads_of_what_waits_for_it(relay: Relay) -> None:
     settings(relay, 'inject = "never"\n')
     with AgentWithTools(relay, "Bob").start().connect() as client:
