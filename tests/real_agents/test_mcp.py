@@ -12,10 +12,10 @@ import pytest
 
 from real_agents.model import RelayCall, Rule, Step
 from real_agents.recipes import Agent
-from real_agents.rig import Rig
+from real_agents.rig import Rig, Wrapped
 from relay.agents import kinds
 from relay.agents.version import numbers
-from support import Relay
+from support import Relay, processes_of
 
 pytestmark = pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode", "gemini")
 
@@ -45,11 +45,28 @@ def tool(name: str, **arguments: str) -> Step:
     return Step(f"I call {name}.", calls=(RelayCall(name, arguments),))
 
 
+def connected(rig: Rig, agent: Agent, *script: Rule) -> Wrapped:
+    """Wrap Alice, and wait until her server has listed its tools: some first prompts do not wait for that."""
+    alice = rig.wrap(agent, "Alice", *script)
+    if agent.name != "opencode":  # it starts its servers with the first prompt
+        rig.wait(lambda: any(map(_has_listed, processes_of(rig.relay.home).items())), "the tools are listed")
+    return alice
+
+
+def _has_listed(process: tuple[int, str]) -> bool:
+    pid, command = process
+    try:
+        io = dict(line.split(": ") for line in Path(f"/proc/{pid}/io").read_text().splitlines())
+    except OSError:
+        return False
+    return command.endswith("relay mcp") and int(io["wchar"]) > 2000
+
+
 def test_an_agent_with_tools_talks_to_one_that_prints_directives(rig: Rig, agent: Agent) -> None:
     """The message reaches the other's model once, and so does the answer."""
-    alice = rig.wrap(
+    alice = connected(
+        rig,
         agent,
-        "Alice",
         Rule(
             "^begin",
             tool("send_message", to="Bob", text="ping-1?"),
@@ -72,9 +89,7 @@ def test_an_agent_with_tools_talks_to_one_that_prints_directives(rig: Rig, agent
 
 def test_an_agent_still_has_the_tools_after_a_restart(rig: Rig, agent: Agent) -> None:
     notes = (tool("send_message", to="you", text=f"note-{number}") for number in (1, 2))
-    alice = rig.wrap(
-        agent, "Alice", *(Rule(f"^begin {n}", note, "Noted.") for n, note in enumerate(notes, 1))
-    )
+    alice = connected(rig, agent, *(Rule(f"^begin {n}", note, "Noted.") for n, note in enumerate(notes, 1)))
     alice.say("begin 1 of 2")
     rig.wait(lambda: len(rig.messages("you")) == 1, "the first note arrives")
     alice.becomes("ready")
@@ -88,7 +103,7 @@ def test_an_agent_still_has_the_tools_after_a_restart(rig: Rig, agent: Agent) ->
 
 @pytest.mark.agents("claude", "codex", "qwen", "gemini")
 def test_an_agent_still_asks_before_a_tool_that_deletes_something(rig: Rig, agent: Agent) -> None:
-    alice = rig.wrap(agent, "Alice", Rule("^begin", tool("forget", id="abc"), "Forgotten."))
+    alice = connected(rig, agent, Rule("^begin", tool("forget", id="abc"), "Forgotten."))
     alice.say("begin now")
     alice.becomes("prompting")
     assert not alice.model.received("result")

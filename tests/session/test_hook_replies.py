@@ -28,7 +28,7 @@ from relay.features.derived_rules import DerivedRules
 from relay.features.handler_runner import HandlerRunner
 from relay.features.hook_responder import HookResponder
 from relay.features.native_hooks import NativeHooks
-from relay.features.onboarding import Onboarding
+from relay.features.onboarding import TOOLS, Onboarding
 from relay.features.requests import Requests
 from relay.features.turn_tracker import TurnTracker
 from relay.home import Home
@@ -141,7 +141,7 @@ class Session:
                 hooked=True,
                 on_screen=True,
                 spawns=False,
-                tools=False,
+                tools=True,
             ),
             HookResponder(bus, journal, turn, continuations, Policy()),
             self,
@@ -260,7 +260,8 @@ def test_an_onboarding_text_that_was_not_sent_is_still_due(tmp_path: Path) -> No
         client.close()
         session.answers.set()
         await agent.until(lambda: agent.deferred)
-        assert LESSON in await session.hook_output("UserPromptSubmit", prompt="again")
+        taught = await session.hook_output("UserPromptSubmit", prompt="again")
+        assert f"{LESSON}\n{TOOLS}" in json.loads(taught)["hookSpecificOutput"]["additionalContext"]
         assert LESSON not in await session.hook_output("UserPromptSubmit", prompt="and again")
 
     run_play(tmp_path, play)
