@@ -176,12 +176,8 @@ class PresenceTracker:
 
         Return False if one of these senders has no session. Raise LedgerError if nothing was recorded.
         """
-
-        def note(ledger: Ledger) -> set[str]:
-            with ledger.transaction():  # an agent appears together with its mail
-                return self._note(ledger, batch)
-
-        concerned = await self.ledger.run(note)
+        # In one job: an agent appears together with its mail.
+        concerned = await self.ledger.run(lambda ledger: self._note(ledger, batch))
         rung = [ring(self.home, self.team, sender) for sender in concerned]
         return all(rung)
 

@@ -18,6 +18,7 @@ from relay.messaging.ledger import Ledger
 from relay.messaging.publisher import ProxyPublishers, Publisher
 from relay.messaging.transit import Transit
 from relay.storage.sqlite import Writer
+from relay.transport import presence
 from relay.transport.connector import Connector
 from relay.transport.mqtt import ConnectionLost
 from support import PATIENCE, eventually
@@ -102,6 +103,7 @@ def test_a_bell_reports_what_another_process_did_to_a_message(
 ) -> None:
     """`relay drop` relies on this; the next sweep of the ledger may be 15 s away."""
     monkeypatch.setattr(client, "SWEEP_EVERY", 3_600.0)
+    monkeypatch.setattr(presence, "HEARTBEAT", 3_600.0)
 
     async def scenario() -> None:
         await register(home, "Bob", here=here)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import itertools
 import json
@@ -17,13 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledgers import send
-from relay.errors import LedgerError
-from relay.home import Home
 from relay.messaging.ledger import Ledger
-from relay.messaging.presence_tracker import Attendance, Heard, PresenceTracker, bus_of
+from relay.messaging.presence_tracker import Attendance, bus_of
 from relay.messaging.publisher import Publisher
-from relay.messaging.transit import Transit
-from relay.storage.sqlite import Writer
 from relay.transport import presence, wire
 from relay.transport.presence import (
     HEARTBEAT,
@@ -228,35 +223,6 @@ def test_a_broker_is_one_bus_however_its_nodes_are_written(urls: str) -> None:
     """Another order, another user or an explicit default port still means the same broker."""
     assert bus_of(urls) == bus_of("mqtt://a,mqtt://b")
     assert bus_of(urls) not in {bus_of("mqtt://a"), bus_of("mqtts://a,mqtts://b"), bus_of(None)}
-
-
-def test_an_agent_appears_together_with_its_mail(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the process dies in between, the next announcement is the appearance."""
-    writer = Writer(Ledger, home.ledger)
-
-    def mail(ledger: Ledger) -> str:
-        send(ledger, "default", "Alice", ["Bob"], "hello")
-        ledger.transit.park("default", "Alice", lambda *_: False)
-        return ledger.origin
-
-    async def scenario() -> None:
-        tracker = PresenceTracker(home, writer, "", "default", "Dan", await writer.run(mail))
-        heard = Heard(Presence("Bob", True, 1000.0, "1", home="far"), False, 0.0)
-        with monkeypatch.context() as patch:
-            patch.setattr(Transit, "appeared", fail)
-            with pytest.raises(LedgerError):
-                await tracker.hear(heard)
-        assert not await writer.run(lambda ledger: tracker.attendance(ledger).online("Bob"))
-        assert not await tracker.hear(heard), "Alice has no session"
-        assert await writer.run(lambda ledger: ledger.transit.next_due("default", "Alice")) == 0.0
-
-    def fail(*_: object, **__: object) -> list[str]:
-        raise LedgerError("the disk is full")
-
-    try:
-        asyncio.run(scenario())
-    finally:
-        writer.close()
 
 
 def test_no_receiver_appears_while_its_mail_is_put_aside(

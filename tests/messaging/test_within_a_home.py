@@ -28,7 +28,7 @@ from relay.messaging.envelope import Envelope, Receipt, decode, encode
 from relay.messaging.name_owners import Owner
 from relay.messaging.receiver import Receiver
 from relay.messaging.runaway import Limits
-from relay.transport import broker, topics
+from relay.transport import broker, presence, topics
 from relay.transport.arrivals import Inbound
 from support import PATIENCE, eventually
 
@@ -365,6 +365,7 @@ def test_a_message_that_the_user_releases_or_retries_arrives_at_once(
 ) -> None:
     """These commands ring the receiver's bell; it does not wait for its next periodic look."""
     monkeypatch.setattr(messaging_client, "SWEEP_EVERY", 1e6)
+    monkeypatch.setattr(presence, "HEARTBEAT", 3600.0)  # an announcement leads to a look
     monkeypatch.setenv("RELAY_HOME", str(home.state.parent))
 
     async def scenario() -> None:
