@@ -34,7 +34,7 @@ from relay.injection.events import (
     TryAgain,
     Withdraw,
 )
-from relay.injection.gate import HELD, TypingGate
+from relay.injection.gate import TypingGate
 from relay.injection.injection import Injection, Outcome, Proof, Result, Role, Route
 from relay.injection.news import News
 from relay.injection.prompt import PromptComposer
@@ -49,7 +49,7 @@ from relay.state.readiness import Verdict, working
 from relay.state.reasons import BUSY
 from relay.state.view import AgentView
 from relay.storage.progress import Progress
-from relay.terminal.events import KeysTyped, Notify, OutputRead
+from relay.terminal.events import KeysTyped, OutputRead
 from relay.text import listed
 
 ROOM = 72 << 10
@@ -90,7 +90,6 @@ class Injector:
         self._door = DoorDelivery(bus, door, view, queue, gate, composer, news, progress, clock)
         self._typed = TypedDelivery(bus, terminal, view, queue, gate, composer, news, progress, clock)
         self._given: tuple[Injection, ...] = ()  # being given by the door, or typed, as one text
-        self._hold_told = False  # the user knows that a setting of theirs makes messages wait
         self._running: asyncio.Task[Any] | None = None
         self._receivers = 0  # calls of a tool of the agent's that wait for messages
         bus.add(self._door, restored=True)
@@ -106,10 +105,6 @@ class Injector:
         """Queue an injection, or reject it at once if it can never be given."""
         if self._queue.submit(event.injection):
             self._news.notice()
-            held = event.injection.by_agent and self._queue.held()
-            if held and not self._hold_told:
-                self._hold_told = True
-                self._bus.publish(Notify(f"{held}: {HELD}. One from {event.injection.source} does now."))
 
     @handles(Withdraw)
     def withdraw(self, event: Withdraw) -> None:

@@ -25,13 +25,13 @@ from relay.errors import MessageRefused
 from relay.eventbus import EventBus, handles
 from relay.injection import layout
 from relay.injection.events import EarlierInjectionEnded, InjectionDeferred, InjectionEnded
-from relay.injection.gate import HELD, TypingGate
+from relay.injection.gate import TypingGate
 from relay.injection.injection import Injection, Outcome, Proof, Result
 from relay.injection.late_texts import LateTexts
 from relay.injection.layout import Style
 from relay.injection.news import News
 from relay.injection.prompt import Prompt, PromptComposer
-from relay.injection.queue import InjectionQueue
+from relay.injection.queue import HELD, InjectionQueue
 from relay.injection.reply_delivery import TYPED
 from relay.lifecycle import SessionBegan
 from relay.state.events import PromptSubmitted

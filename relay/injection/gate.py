@@ -6,14 +6,11 @@ from collections.abc import Callable
 
 from relay.dataclass import dataclass
 from relay.injection.injection import Injection
-from relay.injection.queue import InjectionQueue
+from relay.injection.queue import HELD, InjectionQueue
 from relay.injection.reply_delivery import ReplyDelivery
 from relay.message import Priority
 from relay.state.readiness import Readiness, TerminalSnapshot, Verdict, judge, working
 from relay.state.view import AgentView
-
-HELD = "messages of other agents wait until you set it to accept"
-"""The effect of a setting with which the user holds them."""
 
 SETTING_CHECK_EVERY = 2.0
 """Seconds between two looks at such a setting."""

@@ -21,6 +21,7 @@ from relay.injection import layout
 from relay.injection.events import InjectionDeferred, InjectionEnded, MayBegin
 from relay.injection.injection import Injection, Outcome, Result
 from relay.message import Priority
+from relay.terminal.events import Notify
 
 RETRY = Backoff(0.5, 15.0)
 """The waits between two attempts to begin a temporarily refused injection."""
@@ -28,6 +29,10 @@ RETRY = Backoff(0.5, 15.0)
 HASTY = 8
 """Urgent messages of one sender that may wait ahead of everything not urgent; further ones take the sender's
 turns among the normal messages."""
+
+
+HELD = "messages of other agents wait until you set it to accept"
+"""Said of the setting of the user's that holds them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +66,7 @@ class InjectionQueue:
         self._turns: dict[int, int] = {}  # by rank: the current turn
         self._last: dict[tuple[int, str], int] = {}  # by rank and sender: the turn of its latest message
         self._refusal: Refusal | None = None
+        self._hold_told = False  # the user knows that a setting of theirs makes messages wait
         self._expected: set[str] = set()  # the ids of injections that go before all others of their rank
 
     def __len__(self) -> int:
@@ -92,6 +98,9 @@ class InjectionQueue:
             turn = -1
         self._places[injection.id] = rank, turn
         self._waiting.insert(bisect_right(self._waiting, (rank, turn), key=self._place), injection)
+        if injection.by_agent and not self._hold_told and (setting := self.held()):
+            self._hold_told = True
+            self._bus.publish(Notify(f"{setting}: {HELD}. One from {injection.source} does now."))
         return True
 
     def expect(self, injections: Sequence[Injection]) -> None:
