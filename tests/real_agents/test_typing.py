@@ -158,7 +158,8 @@ def test_a_question_is_never_answered_by_a_message(rig: Rig, agent: Agent) -> No
     alice.type("\x1b")
     alice.receives("Blue, I think")
     assert alice.model.count("Blue, I think") == 1
-    assert not any("Blue" in text for text in alice.model.received("result"))
+    # copilot adds a hook's context to the tool's result.
+    assert not any("Blue" in text.partition("[relay ")[0] for text in alice.model.received("result"))
 
 
 @pytest.mark.agents("claude", "codex", "qwen", "opencode", "copilot")
