@@ -28,7 +28,7 @@ def commands(bench: Bench) -> list[Figure]:
     with bench.detached("present", ["cat"], "-t", "other"):
         for _ in range(5 if bench.quick else 25):
             for words, each in taken.items():
-                each.append(_taken(bench, [*bench.command, *words] if words else _BARE))
+                each.append(spent(bench, [*bench.command, *words] if words else _BARE))
     middle = {
         words: (statistics.median(wall for wall, _ in each), statistics.median(cpu for _, cpu in each))
         for words, each in taken.items()
@@ -53,7 +53,7 @@ def session(bench: Bench) -> list[Figure]:
     """Processor time of a session until it is ready"""
     seconds, bare = [], []
     for number in range(3 if bench.quick else 11):
-        bare.append(_taken(bench, _BARE)[1])
+        bare.append(spent(bench, _BARE)[1])
         name = f"start-{number}"
         begun = subprocess.Popen(
             [*bench.command, "wrap", "-d", "-n", name, "--", "cat"],
@@ -86,7 +86,7 @@ def tools(bench: Bench) -> list[Figure]:
     request = b'{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}}\n'
     seconds, sizes, bare = [], [], []
     for _ in range(5 if bench.quick else 25):
-        bare.append(_taken(bench, _BARE)[0])
+        bare.append(spent(bench, _BARE)[0])
         started = time.monotonic()
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
         with subprocess.Popen(
@@ -147,7 +147,7 @@ def _is_ready(bench: Bench, name: str) -> bool:
         return False
 
 
-def _taken(bench: Bench, command: Sequence[str]) -> tuple[float, float]:
+def spent(bench: Bench, command: Sequence[str]) -> tuple[float, float]:
     """Run a command; return its seconds by the clock, and those of the processors. It must succeed."""
     started = time.monotonic()
     process = subprocess.Popen(
