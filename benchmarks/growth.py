@@ -105,8 +105,8 @@ def _fill(own: Bench, size: int) -> None:
         values = ", ".join(new.get(column, column) for column in copied)
         with db:
             db.execute(
-                "WITH RECURSIVE number(n) AS (SELECT count(*) FROM messages UNION ALL SELECT n + 1 FROM number "
-                f"WHERE n + 1 < ?) INSERT INTO messages ({', '.join(copied)}) SELECT {values} FROM number, "
+                "WITH RECURSIVE number(n) AS (SELECT count(*) FROM messages UNION ALL "
+                f"SELECT n + 1 FROM number WHERE n + 1 < ?) INSERT INTO messages ({', '.join(copied)}) SELECT {values} FROM number, "
                 "(SELECT * FROM messages ORDER BY place LIMIT 1) WHERE n < ?",
                 (size, size),
             )
