@@ -106,7 +106,8 @@ def _fill(own: Bench, size: int) -> None:
         with db:
             db.execute(
                 "WITH RECURSIVE number(n) AS (SELECT count(*) FROM messages UNION ALL "
-                f"SELECT n + 1 FROM number WHERE n + 1 < ?) INSERT INTO messages ({', '.join(copied)}) SELECT {values} FROM number, "
+                "SELECT n + 1 FROM number WHERE n + 1 < ?) "
+                f"INSERT INTO messages ({', '.join(copied)}) SELECT {values} FROM number, "
                 "(SELECT * FROM messages ORDER BY place LIMIT 1) WHERE n < ?",
                 (size, size),
             )
