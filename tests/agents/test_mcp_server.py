@@ -213,6 +213,51 @@ def test_the_server_is_among_the_administrators_defaults(
     assert (defaults["mcpServers"], group in defaults) == ({"relay": {"command": "theirs"}}, False)
 
 
+# copilot
+
+
+def test_copilot_gets_the_server_beside_the_users_own(place: Place) -> None:
+    own = ["--additional-mcp-config", "{}", "--allow-tool", "shell(git:*)"]
+    command = place.prepare("copilot", *own).command
+    assert command[1] == "--additional-mcp-config" and command[-4:] == own
+    assert json.loads(Path(command[2].removeprefix("@")).read_text()) == {"mcpServers": {"relay": STDIO}}
+    assert command[3] == f"--allow-tool={','.join(f'relay({name})' for name in mcp_server.UNASKED)}"
+
+
+def test_copilot_keeps_a_server_of_the_users_with_the_same_name(place: Place, tmp_path: Path) -> None:
+    """Copilot would use ours instead, and call theirs without asking."""
+    own = {"mcpServers": {"relay": {"command": "mine"}}}
+    elsewhere = {"COPILOT_HOME": str(tmp_path / "own")}
+    for file in (
+        place.user / ".copilot" / "mcp-config.json",
+        place.project / ".mcp.json",
+        place.project / ".github" / "mcp.json",
+    ):
+        write_json(file, own)
+        assert not place.prepare("copilot").mcp, file
+        file.unlink()
+    write_json(place.user / ".copilot" / "mcp-config.json", own)
+    assert place.prepare("copilot", **elsewhere).mcp
+    write_json(tmp_path / "own" / "mcp-config.json", own)
+    assert not place.prepare("copilot", **elsewhere).mcp
+    (place.user / ".copilot" / "mcp-config.json").unlink()
+    name, given = "--additional-mcp-config", f"@{tmp_path / 'own' / 'mcp-config.json'}"
+    for flags in ([name, given], [f"{name}={given}"], [name, json.dumps(own)], [name, "{}", name, given]):
+        assert not place.prepare("copilot", *flags).mcp, flags
+    assert place.prepare("copilot", "--interactive", json.dumps(own)).mcp
+
+
+def test_copilot_does_not_get_a_server_that_its_user_has_disabled(place: Place) -> None:
+    """Copilot would not start it."""
+    assert not place.prepare("copilot", "--disable-mcp-server", "relay").mcp
+    assert place.prepare("copilot", "--disable-mcp-server=mine").mcp
+    settings = place.user / ".copilot" / "settings.json"
+    write_json(settings, {"disabledMcpServers": ["mine", "relay"]})
+    assert not place.prepare("copilot").mcp
+    write_json(settings, {"disabledMcpServers": ["mine"], "other": ["relay"]})
+    assert place.prepare("copilot").mcp
+
+
 # opencode
 
 

@@ -205,7 +205,8 @@ def _shell(shell: Shell, turn: Turn) -> Call:
 def _relay(call: RelayCall, turn: Turn) -> Call:
     """Return a call by the agent's own name for the tool; some agents list tools only when asked for them."""
     name = f"mcp__relay__{call.tool}"
-    offered = (tool for tool in turn.tools if f"{tool.namespace}_{tool.name}".endswith(f"relay_{call.tool}"))
+    ending = re.compile(f"relay[-_]+{call.tool}$")
+    offered = (tool for tool in turn.tools if ending.search(f"{tool.namespace}_{tool.name}"))
     tool = next(offered, Tool(name, {}))
     return Call(tool.name, call.input, tool.namespace)
 

@@ -17,7 +17,7 @@ from relay.agents import kinds
 from relay.agents.version import numbers
 from support import Relay, processes_of
 
-pytestmark = pytest.mark.agents("claude", "codex", "qwen", "pi", "opencode", "gemini")
+pytestmark = pytest.mark.agents("claude", "codex", "copilot", "qwen", "pi", "opencode", "gemini")
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_an_agent_still_has_the_tools_after_a_restart(rig: Rig, agent: Agent) ->
     assert [row["body"] for row in rig.messages("you")] == ["note-1", "note-2"]
 
 
-@pytest.mark.agents("claude", "codex", "qwen", "gemini")
+@pytest.mark.agents("claude", "codex", "copilot", "qwen", "gemini")
 def test_an_agent_still_asks_before_a_tool_that_deletes_something(rig: Rig, agent: Agent) -> None:
     alice = connected(rig, agent, Rule("^begin", tool("forget", id="abc"), "Forgotten."))
     alice.say("begin now")

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from relay.agents import hook_event
+from relay.agents import hook_event, mcp_server
 from relay.agents.hook_event import NativeEvent, NativeName
 from relay.agents.hook_reply import Reply
-from relay.agents.hook_setup import Prepared, Run, call, entries, installed, plugin_options
+from relay.agents.hook_setup import Prepared, Run, call, entries, expanded, installed, plugin_options
 from relay.agents.kind import AgentKind, Markers
 from relay.agents.profile import PromptKind
 from relay.agents.transcript_lines import Failed, LineReader, Said, dict_of, numbered, object_in, text_of
@@ -42,6 +43,9 @@ _COMMANDS = frozenset(
 _FLAGS = "COPILOT_CLI_ENABLED_FEATURE_FLAGS"
 _FILES = frozenset({"Edit", "Read", "Write"})
 """The tools whose `path` Claude Code calls `file_path`."""
+
+_SERVERS = "--additional-mcp-config"
+_DISABLED = rf'"disabledMcpServers"\s*:\s*\[[^\]]*"{mcp_server.NAME}"'
 
 _EXTENSION = Path(__file__).with_suffix(".mjs")
 
@@ -84,6 +88,7 @@ class Copilot(AgentKind):
     decides_after_hook = True
     prompt = re.compile(rb'"type":"user\.message"')
     door_since = "1.0.102"
+    mcp_since = "1.0.102"
     markers = Markers(
         "COPILOT_CLI",
         ("COPILOT_AGENT_SESSION_ID", "COPILOT_CLI_BINARY_VERSION", "COPILOT_CLI_RESOLVED_DIST_DIR"),
@@ -115,6 +120,14 @@ class Copilot(AgentKind):
         flags = ",".join(filter(None, (run.env.get(_FLAGS), "EXTENSIONS")))
         command = run.with_flags(["--plugin-dir", run.directory], run.arguments)
         return Prepared(command, {**run.env, _FLAGS: flags}, self.name)
+
+    def connect(self, run: Run) -> Run | None:
+        """Add `--additional-mcp-config @FILE`, and the tools that need no permission."""
+        if _without_server(run):
+            return None
+        path = run.file("mcp.json", {"mcpServers": {mcp_server.NAME: mcp_server.stdio()}})
+        tools = ",".join(f"{mcp_server.NAME}({tool})" for tool in mcp_server.UNASKED)
+        return run.flagged(_SERVERS, f"@{path}", f"--allow-tool={tools}")
 
     def parse(self, event: str, payload: bytes | str) -> NativeEvent | None:
         """Return None for a subagent's prompts and stops: SubagentStart and SubagentStop follow them."""
@@ -159,6 +172,27 @@ class Copilot(AgentKind):
         from relay.agents.kinds._copilot_door import CopilotDoor  # not before an agent runs
 
         return CopilotDoor(site)
+
+
+def _without_server(run: Run) -> bool:
+    """Return True if the user has a server of the same name, which ours would hide, or has disabled it."""
+    home = expanded(run.env.get("COPILOT_HOME") or f"{run.env.get('HOME', '~')}/.copilot")
+    given = _values(run.arguments, _SERVERS)
+    files = [home / "mcp-config.json", *mcp_server.project_files(run, ".mcp.json", ".github/mcp.json")]
+    files += [expanded(each.removeprefix("@")) for each in given if each.startswith("@")]
+    return (
+        mcp_server.named_in(files)
+        or any(f'"{mcp_server.NAME}"' in each for each in given)
+        or mcp_server.named_in([home / "settings.json"], _DISABLED)
+        or mcp_server.NAME in _values(run.arguments, "--disable-mcp-server")
+    )
+
+
+def _values(arguments: Iterable[str], flag: str) -> list[str]:
+    """Return the values of a flag that may be repeated."""
+    words = iter(arguments)
+    split = (word.partition("=") for word in words)
+    return [value if equals else next(words, "") for name, equals, value in split if name == flag]
 
 
 def _renamed(event: NativeEvent, old: str, new: str) -> dict[str, object]:
