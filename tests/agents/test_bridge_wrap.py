@@ -267,7 +267,7 @@ def test_an_internal_error_does_not_keep_the_agent_from_starting(
 ) -> None:
     """The error is logged with its traceback, and the session has a note for the user."""
 
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError("by us")
 
     monkeypatch.setattr("relay.agents.hook_setup.bridge", fail)

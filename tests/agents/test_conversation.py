@@ -16,7 +16,8 @@ HERE = Path("/work")
 
 
 def conversation(path: Path | None) -> Conversation:
-    return Conversation("claude", "0f5bd5cd", HERE, path)
+    kind = "copilot" if path is not None and path.stem == "copilot" else "claude"
+    return Conversation(kind, "0f5bd5cd", HERE, path)
 
 
 @pytest.mark.parametrize("id", ["0f5bd5cd-1c9d-4f02-9a0e-0123456789ab", "ses_df6cafd23ffeIS5Hwo", "1", "a.b"])

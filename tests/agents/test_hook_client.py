@@ -359,7 +359,8 @@ def test_a_guarded_event_asks_or_is_denied_if_no_session_answers(
     hook_guards.write(str(path), "Zoë", {name})
     reason = hook_client.UNANSWERED.format("Zoë")
     native = NativeEvent(name, agent, event=event)
-    asks = Reply(ask=reason) if (agent, name) == ("claude", NativeName.TOOL_PRE) else Reply(deny=reason)
+    can_ask = agent in {"claude", "copilot"} and name is NativeName.TOOL_PRE
+    asks = Reply(ask=reason) if can_ask else Reply(deny=reason)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as session:
         session.bind(str(path))
         if listens:
@@ -393,7 +394,7 @@ def test_without_a_client_only_a_guard_is_answered(
             done = ask("decide", event)
             assert (done.stderr, done.returncode) == (b"", 0)
             if name in hook_guards.GUARDED:
-                asks = (agent, name) == ("claude", NativeName.TOOL_PRE)
+                asks = agent in {"claude", "copilot"} and name is NativeName.TOOL_PRE
                 reply = Reply(ask=hook_setup.GONE) if asks else Reply(deny=hook_setup.GONE)
                 native = NativeEvent(name, agent, event=event)
                 assert json.loads(done.stdout) == json.loads(kinds.find(agent).render(native, reply)), event

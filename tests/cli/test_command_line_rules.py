@@ -247,6 +247,7 @@ NO_JSON = {
     "attach": "its output is the agent's",
     "demo": "its output is the agents'",
     "hook": "an agent's own format",
+    "mcp": "a protocol of its own",
     "completion": "prints a script",
     "broker run": "runs until it is ended",
     "hooks test": "a filter from JSON to JSON",

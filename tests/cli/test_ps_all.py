@@ -85,16 +85,6 @@ def test_forget_removes_ended_agents_from_the_list(relay: Relay) -> None:
     assert rows(relay).keys() == {"Alice"}
 
 
-def test_next_names_an_unsupervised_agent_only_if_it_has_just_failed(relay: Relay) -> None:
-    records = Records(Home.from_env(relay.environment))
-    for name, age, supervised in (("New", 60, False), ("Old", 1800, False), ("Fleet", 1800, True)):
-        about = {"phase": Phase.FAILED, "at": time.time() - age, "supervised": supervised, "reason": "failed"}
-        records.change("default", name, lambda record, about=about: replace(record, **about))
-    said = relay("next", check=False)
-    assert said.returncode == 1
-    assert [line.split()[0] for line in said.stderr.splitlines()] == ["Fleet", "New", "No"]
-
-
 def test_a_detached_agent_that_ends_at_once_is_reported(relay: Relay) -> None:
     """The command exits with the agent's exit code, as without -d."""
     done = relay("wrap", "-d", "-n", "Alice", "sh", "-c", "exit 3", check=False)

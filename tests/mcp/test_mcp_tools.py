@@ -231,7 +231,7 @@ def test_a_wait_outlives_the_session(bob: AgentWithTools, client: Client, receiv
 def test_the_users_answer_to_a_question_comes_as_a_message(alice: AgentWithTools, client: Client) -> None:
     id = json.loads(client.call("ask_user", question="Which one?", choices=["red", "blue"]))["id"]
     (item,) = json.loads(alice.relay("inbox", "--json").stdout)
-    assert (item["id"], item["name"], item["text"]) == (id, "Alice", "Which one? 1. red 2. blue")
+    assert (item["id"], item["name"], item["text"]) == (id, "Alice", "Which one?\n  1. red\n  2. blue")
     wait = waiting(client)
     alice.relay("send", "--reply-to", id, "Alice", "blue")
     frame = client.frame()

@@ -125,6 +125,7 @@ _LEDGER = "relay.messaging.ledger:Ledger."
 _CHANNELS = "relay.messaging.channels:ChannelRegistry."
 _REGISTRY = "relay.messaging.ledger:NameRegistry."
 _OWNERS = "relay.messaging.name_owners:NameOwners."
+_USER = "relay.messaging.user_inbox:UserInbox."
 _MQTT = "relay.transport.mqtt:MqttTransport."
 _BROKER = "relay.transport.broker:"
 
@@ -180,7 +181,6 @@ RECEIVING = [
 TRANSACTIONS = [
     Point(_LEDGER + "retry"),
     Point(_LEDGER + "drop"),
-    Point(_LEDGER + "read"),
     Point(_OUTBOX + "release"),
     Point(_LEDGER + "move_away"),
     Point(_TRANSIT + "begin"),
@@ -194,20 +194,24 @@ TRANSACTIONS = [
     Point(_CHANNELS + "limit"),
     Point(_OWNERS + "end"),
     Point(_OWNERS + "end_gone"),
+    *(
+        Point(_USER + name)
+        for name in ("add", "begin", "end", "settle", "read", "done", "next_push", "pushed")
+    ),
 ]
 """Single transactions, run by a user's command or at any time: each happens completely or not at all."""
 
 POINTS = [*STARTING, *SENDING, *RECEIVING, *TRANSACTIONS]
 
 READERS = {
-    "relay.messaging.ledger:Ledger.count",
     *(_REGISTRY + name for name in ("known", "spelled", "teams", "is_here")),
     *(_OWNERS + name for name in ("of", "ended", "others")),
     *(_OUTBOX + name for name in ("untold", "committed", "sent_for")),
     *(_TRANSIT + name for name in ("next_due", "senders_with_mail")),
     *(_INBOX + name for name in ("arrived", "waiting", "stored", "receipts", "left_receipts", "begun")),
     *(_CHANNELS + name for name in ("of", "audience", "all")),
-    *(_LEDGER + name for name in ("messages", "lookup", "find", "unread", "held")),
+    *(_USER + name for name in ("items", "unread", "find")),
+    *(_LEDGER + name for name in ("messages", "lookup", "find", "held")),
 }
 """Ledger methods that change nothing: dying in one amounts to dying before the next step."""
 

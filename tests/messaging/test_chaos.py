@@ -251,9 +251,9 @@ def test_a_session_that_publishes_for_another_can_be_killed_at_any_step(
         stage.close()
 
 
-def call(path: Path, method: str, *arguments: object) -> None:
+def call(path: Path, method: str, *arguments: object, **options: object) -> None:
     with Ledger(path) as ledger:
-        operator.attrgetter(method)(ledger)(*arguments)
+        operator.attrgetter(method)(ledger)(*arguments, **options)
 
 
 def nobody_present(name: str, owner: str | None) -> bool:
@@ -279,7 +279,7 @@ def test_a_killed_transaction_happens_completely_or_not_at_all(
     path = tmp_path / "ledger.db"
     with Ledger(path) as ledger:
         (sent,) = send(ledger, TEAM, names.PERSON, ["Bob"], "hello")
-        (read,) = send(ledger, TEAM, "Alice", [names.PERSON], "hello")
+        (message,) = send(ledger, TEAM, "Alice", [names.PERSON], "hello")
         (held,) = send(ledger, TEAM, "Alice", ["Bob"], "hello", depth=9, limits=Limits(depth=8))
         for _ in range(CATCH_UP + 1):
             send(ledger, TEAM, "Alice", ["Carol"], "hello", channel="all")
@@ -293,10 +293,14 @@ def test_a_killed_transaction_happens_completely_or_not_at_all(
         (far,) = send(ledger, TEAM, "Alice", ["Eve"], "hello")
         ledger.transit.receipt(TEAM, Receipt(far.id, "Eve", "Alice", State.STORED))
         ledger.write("UPDATE messages SET ask = 0 WHERE id = ?", far.id)
+        inbox = ledger.user_inbox
+        inbox.add(TEAM, "Ann", "question", "Which one?")
+        pushed = inbox.next_push("ntfy", settled=True)
+        assert pushed is not None
+        read, question = inbox.find(message.id), inbox.find(pushed.id)
     action = {
         "Ledger.retry": partial(call, path, "retry", sent.id),
         "Ledger.drop": partial(call, path, "drop", sent.id),
-        "Ledger.read": partial(call, path, "read", read.id),
         "Outbox.release": partial(call, path, "outbox.release", [held.id]),
         "Ledger.move_away": partial(call, path, "move_away", TEAM, "Frank"),
         "Transit.begin": partial(call, path, "transit.begin", TEAM, "Frank"),
@@ -310,6 +314,14 @@ def test_a_killed_transaction_happens_completely_or_not_at_all(
         "ChannelRegistry.limit": partial(call, path, "channels.limit", TEAM, everybody_away),
         "NameOwners.end": partial(call, path, "owners.end", TEAM, "Dan", "run/1"),
         "NameOwners.end_gone": partial(call, path, "owners.end_gone", nobody_present),
+        "UserInbox.add": partial(call, path, "user_inbox.add", TEAM, "Ann", "failed", "It has failed."),
+        "UserInbox.begin": partial(call, path, "user_inbox.begin", TEAM, "Ann", begins=False),
+        "UserInbox.end": partial(call, path, "user_inbox.end", TEAM, "Ann"),
+        "UserInbox.settle": partial(call, path, "user_inbox.settle", nobody_present),
+        "UserInbox.read": partial(call, path, "user_inbox.read", read),
+        "UserInbox.done": partial(call, path, "user_inbox.done", question),
+        "UserInbox.next_push": partial(call, path, "user_inbox.next_push", "desktop", settled=True),
+        "UserInbox.pushed": partial(call, path, "user_inbox.pushed", pushed.id, "ntfy", succeeded=True),
     }[point.name]
     before = contents(path)
     run_and_die(Failpoint(point, when), action)

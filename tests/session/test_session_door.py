@@ -224,7 +224,7 @@ def test_the_doctor_says_whether_an_inbox_is_open_and_gives_it_nothing(make: Mak
 
     def found() -> list[tuple[str, str]]:
         rows = json.loads(ann.relay("doctor", "--json", check=False).stdout)
-        its = [row for row in rows if row["name"] == "doors" and row["detail"].startswith(f"{ann.name}: ")]
+        its = [row for row in rows if row["name"] == "inboxes" and row["detail"].startswith(f"{ann.name}: ")]
         return [(row["result"], row["detail"].partition(": ")[2]) for row in its]
 
     assert found() == [("ok", "it takes texts, so relay types none")]

@@ -159,7 +159,7 @@ def test_an_unknown_protocol_is_left_alone_and_doctor_says_so(place: Place) -> N
     assert "own list of sessions: relay adds nobody to it, because sessions of Claude Code 2.1.332" in said
     found = place.relay("doctor", check=False).stdout
     assert (
-        "peers: Alice sees no other agents in its own list: sessions of Claude Code 2.1.332 do not" in found
+        "inboxes: Alice sees no other agents in its own list: sessions of Claude Code 2.1.332 do not" in found
     )
     assert place.records() == {}
 

@@ -210,7 +210,8 @@ def test_a_shim_outlives_sessions_of_another_version(relay: Relay) -> None:
 
 
 NEVER_LATE = {
-    *("wrap", "_report", "_enter_worktree", "_be_shim", "bridged", "_note_guards", "_import_kind"),  # earlier
+    *("wrap", "_report", "_enter_worktree", "_be_shim", "bridged", "_note_guards", "_wants_mcp"),
+    "_import_kind",  # earlier
     "_ending",  # in whoever claims a name
     "_start_session",  # in a child process
     "_note_failure",  # which catches everything

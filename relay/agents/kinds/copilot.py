@@ -72,7 +72,6 @@ class Copilot(AgentKind):
         "transcriptPath": "transcript_path",
     }
     tools = {
-        "Bash": ("bash",),
         "Read": ("view",),
         "Edit": ("edit",),
         "Write": ("create",),
