@@ -9,10 +9,12 @@ with relay.connect("ci") as me:                  async with relay.connect("ci") 
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
 
+from relay.features.program_inbox import Loop
 from relay.hooks.commands import Member
 from relay.message import Message
 from relay.session.program_session import ProgramSession
@@ -37,41 +39,39 @@ class TeamMembership:
 
     def __init__(self, session: ProgramSession) -> None:
         self._session = session
-        self._done: set[str] = set()
 
     def __enter__(self) -> ProgramMember:
         try:
             self._session.enter().result()
         except BaseException:  # such as Ctrl-C
-            self._session.leave(())
+            self._session.leave(done=False)
             raise
-        return ProgramMember(self._session, self._done)
+        return ProgramMember(self._session)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._session.leave(self._done if kind is None else ()).result()
+        self._session.leave(done=kind is None).result()
 
     async def __aenter__(self) -> AsyncProgramMember:
         try:
             await asyncio.shield(asyncio.wrap_future(self._session.enter()))
         except BaseException:  # such as a timeout
-            self._session.leave(())
+            self._session.leave(done=False)
             raise
-        return AsyncProgramMember(self._session, self._done)
+        return AsyncProgramMember(self._session)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await asyncio.wrap_future(self._session.leave(self._done if kind is None else ()))
+        await asyncio.wrap_future(self._session.leave(done=kind is None))
 
 
 class ProgramMember:
     """A member of a team. Its methods may be called from any thread."""
 
-    def __init__(self, session: ProgramSession, done: set[str]) -> None:
+    def __init__(self, session: ProgramSession) -> None:
         self._session = session
-        self._done = done
 
     def send(
         self,
@@ -101,22 +101,24 @@ class ProgramMember:
     def messages(self, timeout: float | None = None) -> Iterator[Message]:
         """Yield messages as they arrive; end after `timeout` seconds without one.
 
-        A message is acknowledged when the loop asks for the next one, or the `with` block is left without an
-        exception.  If several loops run, each message goes to one of them.
+        A message is acknowledged when its thread asks for the next one, by the same loop or after leaving it,
+        or when the `with` block is left without an exception.  If several loops run, each message goes to one.
         """
-        loop, done = object(), None
+        loop = Loop(threading.current_thread())
         while True:
             try:
-                message = self._result(self._session.inbox.take(loop, done, timeout))
+                message = self._result(self._session.inbox.take(loop, timeout))
             except BaseException:  # cancelled, perhaps just as a message came
-                self._session.release(loop, done)
+                self._session.release(loop)
                 raise
             if message is None:
                 return
-            done = message.id
-            self._done.add(done)
-            yield message
-            self._done.discard(done)
+            loop.given = message.id
+            try:
+                yield message
+            except GeneratorExit:
+                loop.left = True
+                raise
 
     def agents(self) -> Sequence[Member]:
         """Return everyone else in the team, online or not."""
@@ -133,9 +135,8 @@ class ProgramMember:
 class AsyncProgramMember:
     """A member of a team, for asyncio. Its methods are those of ProgramMember."""
 
-    def __init__(self, session: ProgramSession, done: set[str]) -> None:
+    def __init__(self, session: ProgramSession) -> None:
         self._session = session
-        self._done = done
 
     async def send(
         self,
@@ -161,19 +162,21 @@ class AsyncProgramMember:
 
     async def messages(self, timeout: float | None = None) -> AsyncIterator[Message]:
         """See ProgramMember.messages."""
-        loop, done = object(), None
+        loop = Loop(asyncio.current_task())
         while True:
             try:
-                message = await self._result(self._session.inbox.take(loop, done, timeout))
+                message = await self._result(self._session.inbox.take(loop, timeout))
             except BaseException:  # cancelled, perhaps just as a message came
-                self._session.release(loop, done)
+                self._session.release(loop)
                 raise
             if message is None:
                 return
-            done = message.id
-            self._done.add(done)
-            yield message
-            self._done.discard(done)
+            loop.given = message.id
+            try:
+                yield message
+            except GeneratorExit:
+                loop.left = True
+                raise
 
     async def agents(self) -> Sequence[Member]:
         """See ProgramMember.agents."""

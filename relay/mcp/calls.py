@@ -14,7 +14,7 @@ from relay.control.guard import certain, note_refusal
 from relay.control.sessions import call, live
 from relay.errors import NotAllowed, UsageError
 from relay.home import Home
-from relay.mcp.tools import TOOLS, offered
+from relay.mcp.tools import offered
 from relay.text import one_line
 
 TYPE_CHECKING = False
@@ -48,7 +48,7 @@ def carry_out(
     access: Access = "user" if own is None else "spawner" if os.environ.get("RELAY_SPAWN") else "agent"
     if not name:
         return access, None
-    tool = offered(access).get(name) or next((tool for tool in TOOLS if tool.name == name), None)
+    tool = offered(access).get(name)
     if tool is None:
         note_refusal(home, own, f"the tool {name:.40}")
         raise NotAllowed(
@@ -62,7 +62,10 @@ def carry_out(
 
         return wait(home, own, given.get("seconds", 30), link)
     calls = _Calls(home, own, command)
-    return str(getattr(calls, name)(**given)), None
+    text = str(getattr(calls, name)(**given))
+    from relay.injection.layout import deface
+
+    return deface(text), None  # what others wrote must not read as a message
 
 
 class _Calls:
