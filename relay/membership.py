@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -26,27 +27,32 @@ def connect(name: str, *, team: str | None = None, channels: Sequence[str] = ())
     """Return a context manager, for `with` or `async with`, that makes this program the member `name`.
 
     team:     by default that of RELAY_TEAM, or "default".
-    channels: the channels to join, such as "#ops".
+    channels: the channels to join, such as ["#ops"].
 
-    Entering raises NameInUse, NotAllowed (within an agent), HomeError or LedgerError.  Leaving it with an
-    exception gives the messages back whose loop bodies are not done.
+    Raise InvalidName.  Entering raises NameInUse, NotAllowed (within an agent), HomeError or LedgerError.
+    Leaving it with an exception gives the messages back whose loop bodies are not done.
     """
-    return TeamMembership(ProgramSession(name, team, channels))
+    if isinstance(channels, str):
+        raise TypeError(f"channels must be a list, such as [{channels!r}], not a string")
+    return TeamMembership(partial(ProgramSession, name, team, tuple(channels)))
 
 
 class TeamMembership:
-    """The context manager of `connect`; usable once."""
+    """The context manager of `connect`. Each `with` joins the team with a new session."""
 
-    def __init__(self, session: ProgramSession) -> None:
-        self._session = session
+    def __init__(self, session: Callable[[], ProgramSession]) -> None:
+        self._new = session
+        self._session = session()
 
     def __enter__(self) -> ProgramMember:
+        session = self._new()
         try:
-            self._session.enter().result()
+            session.enter().result()
         except BaseException:  # such as Ctrl-C
-            self._session.leave(done=False)
+            session.leave(done=False)
             raise
-        return ProgramMember(self._session)
+        self._session = session
+        return ProgramMember(session)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -54,12 +60,14 @@ class TeamMembership:
         self._session.leave(done=kind is None).result()
 
     async def __aenter__(self) -> AsyncProgramMember:
+        session = self._new()
         try:
-            await asyncio.shield(asyncio.wrap_future(self._session.enter()))
+            await asyncio.shield(asyncio.wrap_future(session.enter()))
         except BaseException:  # such as a timeout
-            self._session.leave(done=False)
+            session.leave(done=False)
             raise
-        return AsyncProgramMember(self._session)
+        self._session = session
+        return AsyncProgramMember(session)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

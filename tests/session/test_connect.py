@@ -141,13 +141,18 @@ def test_a_name_in_use_is_refused_with_advice(relay: Relay) -> None:
                 package.connect(name).__enter__()
         taken = relay("wrap", "-d", "-n", "ci", "true", check=False)
         assert taken.returncode and "a session called ci is running" in taken.stderr
-    with package.connect("ci"):
-        pass
+    membership = package.connect("ci")
+    with membership, pytest.raises(NameInUse):
+        membership.__enter__()
+    with membership as me:
+        assert me.agents()
 
 
 def test_a_mistake_raises_an_error_that_says_what_to_do(relay: Relay) -> None:
     with pytest.raises(RelayError, match="name"):
         package.connect("two words")
+    with pytest.raises(TypeError, match=r"such as \['#ops'\]"):
+        package.connect("ci", channels="#ops")
     with package.connect("ci") as me, pytest.raises(UnknownRecipient, match=r"no agent called 'Nobody'"):
         me.send("Nobody", "hello")
     with pytest.raises(UsageError, match=r"ci has left the team default"):
