@@ -109,8 +109,8 @@ class ProgramMember:
     def messages(self, timeout: float | None = None) -> Iterator[Message]:
         """Yield messages as they arrive; end after `timeout` seconds without one.
 
-        A message is acknowledged when its thread asks for the next one, by the same loop or after leaving it,
-        or when the `with` block is left without an exception.  If several loops run, each message goes to one.
+        A message is acknowledged when its loop asks for the next one, or its thread after leaving the loop,
+        or when the `with` block is left without an exception.  Each message goes to one loop.
         """
         loop = Loop(threading.current_thread())
         while True:

@@ -27,7 +27,7 @@ from relay.terminal.events import Notify
 class Loop:
     """A loop over a program's messages, changed only by the thread or task that runs it (`runner`).
 
-    given: the id of the message that its body got last. left: it takes no more, but that body may have failed.
+    given: the id of the message that its body got last. left: it takes no more; that body may have failed.
     """
 
     runner: object
@@ -105,7 +105,7 @@ class ProgramInbox:
         self._news.notice()
 
     def finish(self, loop: Loop, *, done: bool = True) -> None:
-        """End with the message that `loop` has, if any. Unless its body got it and is `done`, it waits again."""
+        """End with what `loop` has, if anything; that waits again if the body is not `done`, or never got it."""
         injection = self._in_hand.pop(loop, None)
         if injection is None:
             return

@@ -83,7 +83,7 @@ class Claude:
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
     def write(self, name: str, frame: Json, times: int = 1) -> str:
-        """Have it send `frame` to the session called `name` in its list, `times` at once; return what came back."""
+        """Have it send `frame`, `times` at once, to `name` in its list; return what came back."""
         wrote = self.folder / "wrote"
         wrote.unlink(missing_ok=True)
         self._pull({"write": name, "frame": frame, "times": times})

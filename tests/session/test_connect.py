@@ -20,13 +20,13 @@ from relay import RelayError
 from relay.control.sessions import call, socket_of
 from relay.errors import NameInUse, UnknownRecipient, UsageError
 from relay.eventbus import EventBus, answers, handles
+from relay.features.mailbox import WINDOW
 from relay.features.program_inbox import Loop, ProgramInbox
 from relay.home import Home
 from relay.injection.events import Inject, InjectionEnded, MayBegin
 from relay.injection.injection import Injection
 from relay.membership import ProgramMember
 from relay.message import Message, State
-from relay.features.mailbox import WINDOW
 from relay.messaging.events import MessageGiven
 from relay.messaging.ledger import Ledger
 from session.fake_agent import FakeAgent, messages, ps
