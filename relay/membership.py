@@ -9,10 +9,13 @@ with relay.connect("ci") as me:                  async with relay.connect("ci") 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
 
+from relay.features.program_inbox import Loop
 from relay.hooks.commands import Member
 from relay.message import Message
 from relay.session.program_session import ProgramSession
@@ -24,54 +27,59 @@ def connect(name: str, *, team: str | None = None, channels: Sequence[str] = ())
     """Return a context manager, for `with` or `async with`, that makes this program the member `name`.
 
     team:     by default that of RELAY_TEAM, or "default".
-    channels: the channels to join, such as "#ops".
+    channels: the channels to join, such as ["#ops"].
 
-    Entering raises NameInUse, NotAllowed (within an agent), HomeError or LedgerError.  Leaving it with an
-    exception gives the messages back whose loop bodies are not done.
+    Raise InvalidName.  Entering raises NameInUse, NotAllowed (within an agent), HomeError or LedgerError.
+    Leaving it with an exception gives the messages back whose loop bodies are not done.
     """
-    return TeamMembership(ProgramSession(name, team, channels))
+    if isinstance(channels, str):
+        raise TypeError(f"channels must be a list, such as [{channels!r}], not a string")
+    return TeamMembership(partial(ProgramSession, name, team, tuple(channels)))
 
 
 class TeamMembership:
-    """The context manager of `connect`; usable once."""
+    """The context manager of `connect`. Each `with` joins the team with a new session."""
 
-    def __init__(self, session: ProgramSession) -> None:
-        self._session = session
-        self._done: set[str] = set()
+    def __init__(self, session: Callable[[], ProgramSession]) -> None:
+        self._new = session
+        self._session = session()
 
     def __enter__(self) -> ProgramMember:
+        session = self._new()
         try:
-            self._session.enter().result()
+            session.enter().result()
         except BaseException:  # such as Ctrl-C
-            self._session.leave(())
+            session.leave(done=False)
             raise
-        return ProgramMember(self._session, self._done)
+        self._session = session
+        return ProgramMember(session)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._session.leave(self._done if kind is None else ()).result()
+        self._session.leave(done=kind is None).result()
 
     async def __aenter__(self) -> AsyncProgramMember:
+        session = self._new()
         try:
-            await asyncio.shield(asyncio.wrap_future(self._session.enter()))
+            await asyncio.shield(asyncio.wrap_future(session.enter()))
         except BaseException:  # such as a timeout
-            self._session.leave(())
+            session.leave(done=False)
             raise
-        return AsyncProgramMember(self._session, self._done)
+        self._session = session
+        return AsyncProgramMember(session)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await asyncio.wrap_future(self._session.leave(self._done if kind is None else ()))
+        await asyncio.wrap_future(self._session.leave(done=kind is None))
 
 
 class ProgramMember:
     """A member of a team. Its methods may be called from any thread."""
 
-    def __init__(self, session: ProgramSession, done: set[str]) -> None:
+    def __init__(self, session: ProgramSession) -> None:
         self._session = session
-        self._done = done
 
     def send(
         self,
@@ -101,22 +109,24 @@ class ProgramMember:
     def messages(self, timeout: float | None = None) -> Iterator[Message]:
         """Yield messages as they arrive; end after `timeout` seconds without one.
 
-        A message is acknowledged when the loop asks for the next one, or the `with` block is left without an
-        exception.  If several loops run, each message goes to one of them.
+        A message is acknowledged when its loop asks for the next one, or its thread after leaving the loop,
+        or when the `with` block is left without an exception.  Each message goes to one loop.
         """
-        loop, done = object(), None
+        loop = Loop(threading.current_thread())
         while True:
             try:
-                message = self._result(self._session.inbox.take(loop, done, timeout))
+                message = self._result(self._session.inbox.take(loop, timeout))
             except BaseException:  # cancelled, perhaps just as a message came
-                self._session.release(loop, done)
+                self._session.release(loop)
                 raise
             if message is None:
                 return
-            done = message.id
-            self._done.add(done)
-            yield message
-            self._done.discard(done)
+            loop.given = message.id
+            try:
+                yield message
+            except GeneratorExit:
+                loop.left = True
+                raise
 
     def agents(self) -> Sequence[Member]:
         """Return everyone else in the team, online or not."""
@@ -133,9 +143,8 @@ class ProgramMember:
 class AsyncProgramMember:
     """A member of a team, for asyncio. Its methods are those of ProgramMember."""
 
-    def __init__(self, session: ProgramSession, done: set[str]) -> None:
+    def __init__(self, session: ProgramSession) -> None:
         self._session = session
-        self._done = done
 
     async def send(
         self,
@@ -161,19 +170,21 @@ class AsyncProgramMember:
 
     async def messages(self, timeout: float | None = None) -> AsyncIterator[Message]:
         """See ProgramMember.messages."""
-        loop, done = object(), None
+        loop = Loop(asyncio.current_task())
         while True:
             try:
-                message = await self._result(self._session.inbox.take(loop, done, timeout))
+                message = await self._result(self._session.inbox.take(loop, timeout))
             except BaseException:  # cancelled, perhaps just as a message came
-                self._session.release(loop, done)
+                self._session.release(loop)
                 raise
             if message is None:
                 return
-            done = message.id
-            self._done.add(done)
-            yield message
-            self._done.discard(done)
+            loop.given = message.id
+            try:
+                yield message
+            except GeneratorExit:
+                loop.left = True
+                raise
 
     async def agents(self) -> Sequence[Member]:
         """See ProgramMember.agents."""

@@ -21,9 +21,10 @@ from typing import Any, ClassVar, NamedTuple
 
 from relay.agents.door import Site
 from relay.agents.transcript_lines import dict_of, object_in, text_of
-from relay.storage.files import write_private
+from relay.storage.files import open_regular, write_private
 
 _RECORD = re.compile(r"(\d+)\.json", re.ASCII)
+_LARGEST = 1 << 16  # bytes of a record
 _LONGEST = 103  # bytes of a socket's path that every agent can connect to
 
 
@@ -172,12 +173,13 @@ def _lives(record: Mapping[str, Any]) -> bool:
     """Return True if the process of a record of ours is still the one that it was written for."""
     try:
         return text_of(record.get("procStart")).rpartition(":")[2] == start_ticks(int(record["pid"]))
-    except (OSError, KeyError, TypeError, ValueError):
+    except (OSError, KeyError, TypeError, ValueError, OverflowError):
         return False
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return object_in(path.read_bytes())
+        with open(open_regular(path), "rb") as file:
+            return object_in(file.read(_LARGEST))
     except OSError:
         return {}

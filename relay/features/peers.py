@@ -65,6 +65,7 @@ class Peers:
         self._listing = listing
         self._shows = shows and listing is not None
         self._team: list[Peer] | None = None  # at the last look
+        self._sending = asyncio.Lock()
 
     async def run(self) -> None:
         """Keep the list current until cancelled."""
@@ -138,5 +139,6 @@ class Peers:
     async def _send(self, to: str, text: str, place: Place) -> Sequence[object]:
         """Send a message once, also if it is asked for again."""
         client = await current_client(self._bus)
-        sent = await client.ask(lambda ledger: ledger.outbox.sent_for(self._session.id, place))
-        return sent or await self._bus.ask(SendMessage(OutgoingMessage(to, text, place=place)))
+        async with self._sending:
+            sent = await client.ask(lambda ledger: ledger.outbox.sent_for(self._session.id, place))
+            return sent or await self._bus.ask(SendMessage(OutgoingMessage(to, text, place=place)))

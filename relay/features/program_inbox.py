@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Container
 from typing import Any
 
+from relay.dataclass import dataclass
 from relay.eventbus import EventBus, answers, handles
 from relay.injection.events import Inject, InjectionEnded, Withdraw
 from relay.injection.injection import Injection, Outcome, Result
@@ -23,6 +23,18 @@ from relay.messaging.events import MessageGiven
 from relay.terminal.events import Notify
 
 
+@dataclass(eq=False, slots=True)
+class Loop:
+    """A loop over a program's messages, changed only by the thread or task that runs it (`runner`).
+
+    given: the id of the message that its body got last. left: it takes no more; that body may have failed.
+    """
+
+    runner: object
+    given: str | None = None
+    left: bool = False
+
+
 class ProgramInbox:
     """The messages of one program."""
 
@@ -31,7 +43,7 @@ class ProgramInbox:
         self._queue = InjectionQueue(bus, time.monotonic)
         self._news = News(time.monotonic)
         self._begun: Message | None = None  # the message that the queue has just begun
-        self._in_hand: dict[object, Injection] = {}  # by loop
+        self._in_hand: dict[Loop, Injection] = {}
         self._waiting = 0  # loops that wait for a message
         self._since = time.time()  # when the last loop began to wait, or got a message
 
@@ -52,25 +64,30 @@ class ProgramInbox:
     def given(self, event: MessageGiven) -> None:
         self._begun = event.message
 
-    async def take(self, loop: object, done: str | None, seconds: float | None) -> Message | None:
+    async def take(self, loop: Loop, seconds: float | None) -> Message | None:
         """Return the next message for `loop`; None if there is none within `seconds`, or after `close`.
 
-        done: the id of the last one, whose body is done.
+        The body of its last one is done, and so are those of loops that the same runner has left.
         """
-        self.finish(loop, {done})
+        for each in tuple(self._in_hand):
+            if each is loop or (each.left and each.runner is loop.runner):
+                self.finish(each)
         self._waiting += 1
         self._since = time.time()
         try:
-            async with asyncio.timeout(seconds), self._queue.beginning:
+            async with asyncio.timeout(seconds) as limit, self._queue.beginning:
                 while not self._queue.closed:
                     retry = None
                     if (first := next(iter(self._queue), None)) is not None:
                         if (refusal := self._queue.refused(first)) is not None:
                             retry = refusal.until - time.monotonic()
-                        elif await self._queue.begin(first, begins=True):
-                            self._in_hand[loop] = first
-                            return self._begun
                         else:
+                            until = limit.when()
+                            limit.reschedule(None)  # it is about waiting
+                            if await self._queue.begin(first, begins=True):
+                                self._in_hand[loop] = first
+                                return self._begun
+                            limit.reschedule(until)
                             continue
                     await self._news.wait(retry)
         except TimeoutError:
@@ -80,19 +97,19 @@ class ProgramInbox:
             self._since = time.time()
         return None
 
-    def close(self, done: Container[str | None]) -> None:
-        """End with the program. done: the ids of messages whose bodies are done; others wait again."""
+    def close(self, *, done: bool) -> None:
+        """End with the program. done: so are the bodies of its loops; else their messages wait again."""
         for loop in tuple(self._in_hand):
-            self.finish(loop, done)
+            self.finish(loop, done=done)
         self._queue.close()
         self._news.notice()
 
-    def finish(self, loop: object, done: Container[str | None]) -> None:
-        """End with the message that `loop` has, if any: it waits again unless it is `done`."""
+    def finish(self, loop: Loop, *, done: bool = True) -> None:
+        """End with what `loop` has, if anything; that waits again if the body is not `done`, or never got it."""
         injection = self._in_hand.pop(loop, None)
         if injection is None:
             return
-        if injection.id in done:
+        if done and injection.id == loop.given:
             self._queue.end(injection, Outcome(Result.INJECTED, route="program"))
         else:
             self._queue.defer([injection])

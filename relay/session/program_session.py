@@ -10,7 +10,7 @@ import logging
 import os
 import secrets
 import threading
-from collections.abc import Collection, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
@@ -28,7 +28,7 @@ from relay.eventbus import EventBus, handles
 from relay.features.bus_connection import BusConnection
 from relay.features.injection_audit import InjectionAudit
 from relay.features.mailbox import Mailbox
-from relay.features.program_inbox import ProgramInbox
+from relay.features.program_inbox import Loop, ProgramInbox
 from relay.features.requests import Requests
 from relay.features.sender import MessageSender
 from relay.home import Home
@@ -36,7 +36,7 @@ from relay.hooks.context import RelayService
 from relay.hooks.trust import Trust
 from relay.injection.audit_log import AuditLog
 from relay.injection.budget import Budget
-from relay.lifecycle import Identity, SessionBegan, SessionClosed, SessionReady
+from relay.lifecycle import Describe, Identity, SessionBegan, SessionClosed, SessionReady
 from relay.messaging.client import MessagingClient
 from relay.messaging.events import current_client
 from relay.messaging.name_owners import Owner
@@ -72,7 +72,7 @@ class ProgramSession:
         self._channels = tuple(names.channel(each) for each in channels)
         self._joined: Future[None] = Future()
         self._over: Future[None] = Future()
-        self._leaving: Future[Collection[str]] = Future()  # the messages whose bodies are done
+        self._leaving: Future[bool] = Future()  # True: the bodies of its loops are done
 
     def enter(self) -> Future[None]:
         """Start to join. The future raises NameInUse, NotAllowed, HomeError or LedgerError."""
@@ -87,13 +87,13 @@ class ProgramSession:
             raise UsageError(f"{self._name} has left the team {self._team}: use it inside its `with` block.")
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
-    def release(self, loop: object, done: str | None) -> None:
-        """End with what `loop` has: it was cancelled as it asked for the next message, after `done`."""
+    def release(self, loop: Loop) -> None:
+        """End with what `loop` has: it was cancelled as it asked for the next message."""
         with suppress(RuntimeError):  # the program has left meanwhile
-            self._loop.call_soon_threadsafe(self.inbox.finish, loop, {done})
+            self._loop.call_soon_threadsafe(self.inbox.finish, loop)
 
-    def leave(self, done: Collection[str]) -> Future[None]:
-        """Start to leave. done: the ids of messages whose bodies are done; others wait again."""
+    def leave(self, *, done: bool) -> Future[None]:
+        """Start to leave. done: so are the bodies of its loops; else their messages wait again."""
         self._leaving.set_result(done)
         return self._over
 
@@ -168,7 +168,7 @@ class ProgramSession:
         for feature in features:
             if (run := getattr(feature, "run", None)) is not None:
                 tasks.spawn(run(), type(feature).__name__)
-        done: Collection[str] = ()
+        done = False
         try:
             await current_client(bus)
             bus.add(_Log())  # until now, an error says it
@@ -176,12 +176,13 @@ class ProgramSession:
                 _log.warning(notice)
             bus.publish(SessionBegan())
             bus.publish(SessionReady())
+            await bus.ask_all(Describe(brief=False))  # once the mailbox has read what waits
             self._joined.set_result(None)
             done = await asyncio.wrap_future(self._leaving)
         except RelayError as error:
             return error
         finally:
-            self.inbox.close(done)
+            self.inbox.close(done=done)
             await bus.ask_all(SessionClosed(ended=True))
             tasks.cancel()
         return None

@@ -82,11 +82,11 @@ class Claude:
         path = self.folder / "called"
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
-    def write(self, name: str, frame: Json) -> str:
-        """Have it send `frame` to the session called `name` in its list; return what came back."""
+    def write(self, name: str, frame: Json, times: int = 1) -> str:
+        """Have it send `frame`, `times` at once, to `name` in its list; return what came back."""
         wrote = self.folder / "wrote"
         wrote.unlink(missing_ok=True)
-        self._pull({"write": name, "frame": frame})
+        self._pull({"write": name, "frame": frame, "times": times})
         wait_until(lambda: wrote.exists() and wrote.read_text().endswith("\n"))
         return str(json.loads(wrote.read_text()))
 

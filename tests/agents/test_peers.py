@@ -135,6 +135,20 @@ def test_records_of_ended_agents_are_removed_also_those_that_another_session_lef
     assert sorted(place.records()) == ["work-3f"]
 
 
+def test_what_is_no_record_does_no_harm(place: Place) -> None:
+    place.register()
+    os.mkfifo(place.folder / "7.json")
+    with (place.folder / "8.json").open("wb") as file:
+        file.truncate(1 << 40)
+    endless = {**OWN[place.kind], "pid": float("inf"), ADDRESS[place.kind]: place.bob.socket}
+    (place.folder / "9.json").write_text(json.dumps(endless))
+    (place.folder / "10.json").symlink_to("/dev/zero")
+    list = place.list()
+    list.show([place.bob])
+    assert (list.shown, list.complete()) == (1, True)
+    assert (place.folder / f"{place.bob.pid}.json").exists()
+
+
 def test_two_agents_with_one_list_share_its_records(place: Place) -> None:
     place.register()
     first, second = place.list(), place.list()

@@ -65,20 +65,22 @@ def fire(event: str, payload: dict[str, object] | str, *, below: bool = False) -
                 print(json.dumps({**row, "stderr": run.stderr.decode(), "code": run.returncode}), file=log)
 
 
-def write(name: str, frame: dict[str, object]) -> str:
-    """Write to a session as Claude Code 2.1.332 does."""
+def write(name: str, frame: dict[str, object], times: int) -> str:
+    """Write to a session as Claude Code 2.1.332 does, `times` at once."""
     found = [
         each
         for each in map(json.loads, map(Path.read_text, sessions.glob("*.json")))
         if each.get("name") == name
     ]
     try:
-        with socket.socket(socket.AF_UNIX) as peer:
+        peers = [socket.socket(socket.AF_UNIX) for _ in range(times)]
+        for peer in peers:
             peer.settimeout(5)
             peer.connect(found[0]["messagingSocketPath"])
+        for peer in peers:
             peer.sendall(json.dumps(frame).encode() + b"\n")
             peer.shutdown(socket.SHUT_WR)
-            return peer.makefile().read()
+        return "".join(peer.makefile().read() for peer in peers)
     except (OSError, IndexError) as error:
         return f"failed: {error}"
 
@@ -102,7 +104,7 @@ while True:
             fire(event, payload, below=pulled.get("below", False))
         case {"write": name, "frame": frame}:
             with open(folder / "wrote", "a") as log:
-                print(json.dumps(write(name, frame)), file=log)
+                print(json.dumps(write(name, frame, pulled.get("times", 1))), file=log)
         case {"print": text}:
             print(text, end="", flush=True)
         case {"exit": code}:

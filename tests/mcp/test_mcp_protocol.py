@@ -206,6 +206,18 @@ def test_a_call_whose_process_dies_fails_alone(relay: Relay) -> None:
         assert client.call("whoami")
 
 
+def test_a_tool_that_is_not_listed_cannot_be_called(relay: Relay) -> None:
+    """`relay release ID` releases what is held for the user."""
+    with server(relay) as client:
+        for tool, arguments in {
+            "release": {"name": "3f9a"},
+            "spawn": {"name": "A", "agent": "B", "task": "C"},
+            "ask_user": {"question": "Who?"},
+        }.items():
+            assert tool not in client.tools()
+            assert "relay has no tool" in client.refusal(tool, **arguments)
+
+
 def test_what_a_call_prints_does_not_reach_the_client(relay: Relay) -> None:
     """A project's relay.config.py may print, and is loaded for the memory that it configures."""
     project = relay.home / "prints"

@@ -20,7 +20,8 @@ from relay import RelayError
 from relay.control.sessions import call, socket_of
 from relay.errors import NameInUse, UnknownRecipient, UsageError
 from relay.eventbus import EventBus, answers, handles
-from relay.features.program_inbox import ProgramInbox
+from relay.features.mailbox import WINDOW
+from relay.features.program_inbox import Loop, ProgramInbox
 from relay.home import Home
 from relay.injection.events import Inject, InjectionEnded, MayBegin
 from relay.injection.injection import Injection
@@ -140,13 +141,18 @@ def test_a_name_in_use_is_refused_with_advice(relay: Relay) -> None:
                 package.connect(name).__enter__()
         taken = relay("wrap", "-d", "-n", "ci", "true", check=False)
         assert taken.returncode and "a session called ci is running" in taken.stderr
-    with package.connect("ci"):
-        pass
+    membership = package.connect("ci")
+    with membership, pytest.raises(NameInUse):
+        membership.__enter__()
+    with membership as me:
+        assert me.agents()
 
 
 def test_a_mistake_raises_an_error_that_says_what_to_do(relay: Relay) -> None:
     with pytest.raises(RelayError, match="name"):
         package.connect("two words")
+    with pytest.raises(TypeError, match=r"such as \['#ops'\]"):
+        package.connect("ci", channels="#ops")
     with package.connect("ci") as me, pytest.raises(UnknownRecipient, match=r"no agent called 'Nobody'"):
         me.send("Nobody", "hello")
     with pytest.raises(UsageError, match=r"ci has left the team default"):
@@ -214,6 +220,39 @@ def test_many_waiting_messages_come_once_each_in_order_and_urgent_ones_first(rel
         relay("release", "--all")  # the runaway guard holds what exceeds its rate
     with package.connect("ci") as me:
         assert bodies(me, number + 1) == ["now", *map(str, range(number))]
+
+
+def test_a_program_may_begin_a_loop_for_each_message(relay: Relay) -> None:
+    """The message of a loop that it has left is acknowledged, but not that of one that it is in."""
+    with package.connect("ci") as me, package.connect("other") as other:
+        other.send("ci", "outer")
+        for outer in me.messages():
+            for each in range(WINDOW + 2):
+                other.send("ci", str(each))
+                assert next(me.messages()).body == str(each)
+            assert [row["state"] for row in messages(relay, outer.id)] == ["stored"]
+            break
+    assert set(states(relay)) == {"injected"}
+
+
+def test_a_task_may_begin_a_loop_for_each_message(relay: Relay) -> None:
+    async def main() -> None:
+        async with package.connect("ci") as me, package.connect("other") as other:
+            for each in range(WINDOW + 2):
+                await other.send("ci", str(each))
+                assert (await anext(me.messages())).body == str(each)
+
+    asyncio.run(main())
+    assert set(states(relay)) == {"injected"}
+
+
+def test_without_a_time_to_wait_a_program_gets_what_waits(relay: Relay) -> None:
+    with package.connect("ci"):
+        pass
+    for each in range(3):
+        relay("send", "ci", str(each))
+    with package.connect("ci") as me:
+        assert [message.body for message in me.messages(timeout=0)] == ["0", "1", "2"]
 
 
 def test_several_loops_share_the_messages(relay: Relay) -> None:
@@ -322,13 +361,17 @@ def test_a_message_that_came_as_its_loop_was_cancelled_goes_to_the_next_loop() -
             bus.add(feature)
         for id in ("first", "second"):
             bus.publish(Inject(Injection(id, "text", "Alice")))
-        loop, other = object(), object()
-        taken = [await inbox.take(loop, None, None), await inbox.take(loop, "first", None)]
-        assert [message and message.id for message in taken] == ["first", "second"]
-        inbox.finish(loop, {"first"})  # it never got the second
-        again = await inbox.take(other, None, None)
+        loop, other = Loop(1), Loop(2)
+        first = await inbox.take(loop, None)
+        assert first is not None and first.id == "first"
+        loop.given = first.id
+        second = await inbox.take(loop, None)
+        assert second is not None and second.id == "second"
+        inbox.finish(loop)  # it never got the second
+        again = await inbox.take(other, None)
         assert again is not None and again.id == "second"
-        inbox.close({"second"})
+        other.given = again.id
+        inbox.close(done=True)
         assert outcomes == ["first injected", "second injected"]
 
     asyncio.run(main())
