@@ -38,8 +38,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-TESTS = Path(__file__).parent.parent
-sys.path[:0] = [str(TESTS), str(TESTS / "messaging")]
+sys.path.insert(0, str(Path(__file__).parent.parent))
+sys.path.insert(1, str(Path(__file__).parent.parent / "messaging"))
 
 import forkserver
 from messaging import hostile
