@@ -33,7 +33,10 @@ _EDGE = lazy_re.compile(r"^\s*(?:[╭┌╔]|[─━═]{10})")
 _ORNAMENT = lazy_re.compile(r"^[\s\u2500-\u259f]*$")  # box drawing and block elements
 _BESIDE = lazy_re.compile(r"\s{3,}")  # a column beside the options
 _OPTION = lazy_re.compile(r"^(?P<lead>\s*(?P<mark>[❯›●▶➤>]?)\s*)(?P<number>\d{1,2})[.)]\s*(?P<text>\S.*)$")
-_FREE = lazy_re.compile(r"^(type something|enter a custom value|tell \w+ what to change)\b", re.IGNORECASE)
+_FREE = lazy_re.compile(
+    r"^(type something|enter a custom value|tell \w+ what to change|no, and tell copilot what to do)\b",
+    re.IGNORECASE,
+)
 _INPUT = ">"  # qwen draws this instead once the option is selected
 _CHECKBOX = lazy_re.compile(r"^(\[.?\]|[☐☒☑])")
 _KEYED = lazy_re.compile(r"\((?P<key>\w)\)(?P<rest>[\w']*)")  # (Y)es/(N)o/(D)on't ask again

@@ -298,6 +298,13 @@ def test_an_option_that_continues_on_the_next_row_is_shown_whole() -> None:
     assert [each.text for each in find(described, "").options] == ["Red", "Blue"]
 
 
+def test_copilots_refusal_takes_a_text() -> None:
+    """Enter alone has no effect there."""
+    refusal = "No, and tell Copilot what to do differently (Esc to stop)"
+    free = find(["Do you want to run this command?", "❯ 1. Yes", f"  2. {refusal}"], "").free
+    assert free is not None and free.number == 2
+
+
 CODEX, QWEN, AIDER = (
     "codex/prompting-permission-command",
     "qwen/prompting-plan_approval-plan",

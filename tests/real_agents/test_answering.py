@@ -50,12 +50,13 @@ def test_the_user_is_notified_of_a_dialog_and_allows_the_command(rig: Rig, agent
 def test_the_user_refuses_a_command(rig: Rig, agent: Agent) -> None:
     """Here, the selection has to move."""
     alice = agent_asking_permission(rig, agent)
-    assert answer(alice, "no") == "answered"
+    refusal = ("--text", "Leave it.") if agent.name == "copilot" else ("no",)  # its "No" wants a text
+    assert answer(alice, *refusal) == "answered"
     alice.rig.wait(lambda: not alice.state.startswith("prompting"), "the dialog is over")
     assert not (alice.work / "approved").exists()
 
 
-@pytest.mark.agents("claude", "qwen", "copilot")
+@pytest.mark.agents("claude", "qwen")
 @pytest.mark.parametrize(
     ("arguments", "expected"), [(("blue",), "Blue"), (("--text", "Dark green"), "Dark green")]
 )
