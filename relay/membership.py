@@ -72,7 +72,7 @@ class TeamMembership:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await asyncio.wrap_future(self._session.leave(done=kind is None))
+        await asyncio.shield(asyncio.wrap_future(self._session.leave(done=kind is None)))
 
 
 class ProgramMember:

@@ -106,13 +106,6 @@ class PeerList(ABC):
                 path.unlink(missing_ok=True)
         self._shown = {path for path, record in records.items() if self._write(path, record)}
 
-    def clear(self) -> None:
-        """Remove the peers from the list. Another agent with the same list adds its own again."""
-        for path, _ in self._ours():
-            if path in self._shown:
-                path.unlink(missing_ok=True)
-        self._shown = set()
-
     def _write(self, path: Path, record: dict[str, Any]) -> bool:
         """Write a record; return False if that fails, or another one has the name."""
         try:

@@ -93,7 +93,7 @@ class Peers:
     def exited(self, _: AgentExited) -> None:
         if self._listing is not None and self._shows:
             self._shows = False
-            self._listing.clear()
+            self._listing.show(())  # others with this list add theirs again
 
     @answers(Describe)
     async def describe(self, question: Describe, _: object) -> dict[str, Any] | None:

@@ -105,7 +105,7 @@ class ProgramInbox:
         self._news.notice()
 
     def finish(self, loop: Loop, *, done: bool = True) -> None:
-        """End with what `loop` has, if any. It waits again if the body is not `done`, or never got it."""
+        """End with what `loop` has, if anything: it waits again unless the body got it, and is `done`."""
         injection = self._in_hand.pop(loop, None)
         if injection is None:
             return

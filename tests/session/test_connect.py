@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from subprocess import PIPE
@@ -323,6 +324,29 @@ def test_no_other_process_sends_through_a_program(home: Path) -> None:
             call(path, {"op": "send", "to": "you", "body": "not from ci"})
         with Ledger(Home.from_env().ledger) as ledger:
             assert ledger.messages() == []
+
+
+def test_a_program_that_is_cancelled_while_it_leaves_has_left_all_the_same(relay: Relay) -> None:
+    async def main() -> None:
+        done = asyncio.Event()
+
+        async def join() -> None:
+            async with package.connect("ci"):
+                done.set()
+
+        task = asyncio.create_task(join())
+        await done.wait()  # by now, it leaves
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    wait_until(lambda: ps(relay) == [] and not names_of_sessions())
+
+
+def names_of_sessions() -> list[str]:
+    """Return the names of the threads of sessions."""
+    return [each.name for each in threading.enumerate() if each.name.startswith("relay: ")]
 
 
 def test_a_wait_that_is_cancelled_loses_no_message(relay: Relay) -> None:
