@@ -15,7 +15,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
 
-from relay.features.program_inbox import Loop
+from relay.features.program_inbox import MessageLoop
 from relay.hooks.commands import Member
 from relay.message import Message
 from relay.session.program_session import ProgramSession
@@ -112,7 +112,7 @@ class ProgramMember:
         A message is acknowledged when its loop asks for the next one, or its thread after leaving the loop,
         or when the `with` block is left without an exception.  Each message goes to one loop.
         """
-        loop = Loop(threading.current_thread())
+        loop = MessageLoop(threading.current_thread())
         while True:
             try:
                 message = self._result(self._session.inbox.take(loop, timeout))
@@ -170,7 +170,7 @@ class AsyncProgramMember:
 
     async def messages(self, timeout: float | None = None) -> AsyncIterator[Message]:
         """See ProgramMember.messages."""
-        loop = Loop(asyncio.current_task())
+        loop = MessageLoop(asyncio.current_task())
         while True:
             try:
                 message = await self._result(self._session.inbox.take(loop, timeout))

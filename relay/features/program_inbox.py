@@ -24,7 +24,7 @@ from relay.terminal.events import Notify
 
 
 @dataclass(eq=False, slots=True)
-class Loop:
+class MessageLoop:
     """A loop over a program's messages, changed only by the thread or task that runs it (`runner`).
 
     given: the id of the message that its body got last. left: it takes no more; that body may have failed.
@@ -43,7 +43,7 @@ class ProgramInbox:
         self._queue = InjectionQueue(bus, time.monotonic)
         self._news = News(time.monotonic)
         self._begun: Message | None = None  # the message that the queue has just begun
-        self._in_hand: dict[Loop, Injection] = {}
+        self._in_hand: dict[MessageLoop, Injection] = {}
         self._waiting = 0  # loops that wait for a message
         self._since = time.time()  # when the last loop began to wait, or got a message
 
@@ -64,7 +64,7 @@ class ProgramInbox:
     def given(self, event: MessageGiven) -> None:
         self._begun = event.message
 
-    async def take(self, loop: Loop, seconds: float | None) -> Message | None:
+    async def take(self, loop: MessageLoop, seconds: float | None) -> Message | None:
         """Return the next message for `loop`; None if there is none within `seconds`, or after `close`.
 
         The body of its last one is done, and so are those of loops that the same runner has left.
@@ -104,7 +104,7 @@ class ProgramInbox:
         self._queue.close()
         self._news.notice()
 
-    def finish(self, loop: Loop, *, done: bool = True) -> None:
+    def finish(self, loop: MessageLoop, *, done: bool = True) -> None:
         """End with what `loop` has, if anything: it waits again unless the body got it, and is `done`."""
         injection = self._in_hand.pop(loop, None)
         if injection is None:

@@ -28,7 +28,7 @@ from relay.eventbus import EventBus, handles
 from relay.features.bus_connection import BusConnection
 from relay.features.injection_audit import InjectionAudit
 from relay.features.mailbox import Mailbox
-from relay.features.program_inbox import Loop, ProgramInbox
+from relay.features.program_inbox import MessageLoop, ProgramInbox
 from relay.features.requests import Requests
 from relay.features.sender import MessageSender
 from relay.home import Home
@@ -87,7 +87,7 @@ class ProgramSession:
             raise UsageError(f"{self._name} has left the team {self._team}: use it inside its `with` block.")
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
-    def release(self, loop: Loop) -> None:
+    def release(self, loop: MessageLoop) -> None:
         """End with what `loop` has: it was cancelled as it asked for the next message."""
         with suppress(RuntimeError):  # the program has left meanwhile
             self._loop.call_soon_threadsafe(self.inbox.finish, loop)

@@ -22,7 +22,7 @@ from relay.control.sessions import call, socket_of
 from relay.errors import NameInUse, UnknownRecipient, UsageError
 from relay.eventbus import EventBus, answers, handles
 from relay.features.mailbox import WINDOW
-from relay.features.program_inbox import Loop, ProgramInbox
+from relay.features.program_inbox import MessageLoop, ProgramInbox
 from relay.home import Home
 from relay.injection.events import Inject, InjectionEnded, MayBegin
 from relay.injection.injection import Injection
@@ -385,7 +385,7 @@ def test_a_message_that_came_as_its_loop_was_cancelled_goes_to_the_next_loop() -
             bus.add(feature)
         for id in ("first", "second"):
             bus.publish(Inject(Injection(id, "text", "Alice")))
-        loop, other = Loop(1), Loop(2)
+        loop, other = MessageLoop(1), MessageLoop(2)
         first = await inbox.take(loop, None)
         assert first is not None and first.id == "first"
         loop.given = first.id
