@@ -24,8 +24,8 @@ from benchmarks.starts import spent
 
 PAGE = Path(__file__).parent.parent / "docs" / "BENCHMARKS.md"
 
-Row = tuple[str, Sequence[int], Callable[[Bench, int], float]]
-"""What is measured, for which sizes, and a function that returns the seconds for one of them."""
+Measure = Callable[[Bench, int], float]
+"""Returns the seconds of processor time for this much of what grows."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -36,33 +36,35 @@ def main(argv: list[str] | None = None) -> int:
     )
     options = parser.parse_args(argv)
     lines = ["| what | processor time | | |", "|---|---|---|---|"]
-    with bench(options.quick) as own:
-        for what, sizes, measure in _rows():
-            found = [
-                f"{size:,}: {_shown(measure(own, size))}" for size in sizes[: 2 if options.quick else None]
-            ]
-            lines.append(f"| {what} | {' | '.join(found)} |")
-            print(lines[-1], flush=True)
+    for sizes, rows in _groups():
+        found: dict[str, list[str]] = {what: [] for what in rows}
+        with bench(options.quick) as own:
+            for size in sizes[: 2 if options.quick else None]:
+                for what, measure in rows.items():
+                    found[what].append(f"{size:,}: {measure(own, size) * 1e3:,.0f} ms")
+        lines += [f"| {what} | {' | '.join(cells)} |" for what, cells in found.items()]
+        print(*lines[-len(rows) :], sep="\n", flush=True)
     if not options.quick:
         text = "\n".join([*lines, "", f"{table.machine()} Made by `python -m benchmarks.growth`."])
         table.write(options.write, text, "growth")
     return 0
 
 
-def _rows() -> Iterator[Row]:
-    thousands = (1_000, 100_000, 1_000_000)
-    for words in ("ps", "messages", "messages --to R3", "messages --state expired", "send Bob hi", "inbox"):
-        yield f"`relay {words}`, messages in the ledger", thousands, _with_messages(words.split())
-    for words in ("replay", "replay Zoe --screen 0", "ps"):
-        yield f"`relay {words}`, recordings", (50, 500, 5_000), _with_recordings(words.split())
-    yield "session, lines of output", (1_000, 100_000, 1_000_000), _lines
-    yield "session, bytes of one line", (10_000, 1_000_000, 10_000_000), _long_line
-    yield "session, directives", (100, 1_000, 10_000), _directives
-    yield "session, messages that wait for it", (5, 50, 500), _waiting
-
-
-def _shown(seconds: float) -> str:
-    return f"{seconds * 1e3:,.0f} ms"
+def _groups() -> Iterator[tuple[Sequence[int], dict[str, Measure]]]:
+    words = ("ps", "messages", "messages --to R3", "messages --state expired", "send Bob hi", "inbox")
+    yield (
+        (1_000, 100_000, 1_000_000),
+        {f"messages in the ledger: `relay {each}`": _with_messages(each.split()) for each in words},
+    )
+    words = ("ps", "replay", "replay Zoe --screen 0")
+    yield (
+        (50, 500, 5_000),
+        {f"recordings: `relay {each}`": _with_recordings(each.split()) for each in words},
+    )
+    yield (1_000, 100_000, 1_000_000), {"lines of output: the session": _lines}
+    yield (10_000, 1_000_000, 10_000_000), {"bytes of one line: the session": _long_line}
+    yield (100, 1_000, 10_000), {"directives: the session": _directives}
+    yield (5, 50, 500), {"messages that wait for a working agent: its session": _waiting}
 
 
 def _of_command(own: Bench, words: Sequence[str]) -> float:
@@ -70,9 +72,9 @@ def _of_command(own: Bench, words: Sequence[str]) -> float:
     return min(spent(own, [*own.command, *words])[1] for _ in range(3))
 
 
-def _with_messages(words: Sequence[str]) -> Callable[[Bench, int], float]:
+def _with_messages(words: Sequence[str]) -> Measure:
     def measure(own: Bench, size: int) -> float:
-        if not _count(own):
+        if "Bob" not in own.relay("ps"):
             own.start("Bob", ["cat"])
             own.relay("send", "--wait", "20", "Bob", "hi")
         _fill(own, size)
@@ -83,11 +85,6 @@ def _with_messages(words: Sequence[str]) -> Callable[[Bench, int], float]:
 
 def _ledger(own: Bench) -> sqlite3.Connection:
     return sqlite3.connect(own.directory / "state" / "ledger.db", timeout=60)
-
-
-def _count(own: Bench) -> int:
-    with closing(_ledger(own)) as db:
-        return int(db.execute("SELECT count(*) FROM messages").fetchone()[0])
 
 
 def _fill(own: Bench, size: int) -> None:
@@ -113,7 +110,7 @@ def _fill(own: Bench, size: int) -> None:
             )
 
 
-def _with_recordings(words: Sequence[str]) -> Callable[[Bench, int], float]:
+def _with_recordings(words: Sequence[str]) -> Measure:
     def measure(own: Bench, size: int) -> float:
         folder = own.directory / "state" / "recordings" / "default"
         if not [*folder.glob("Zoe-*")]:
