@@ -118,7 +118,9 @@ def test_a_page_without_markers_is_reported_and_unchanged(tmp_path: Path) -> Non
 def test_the_page_of_benchmarks_has_its_markers() -> None:
     text = (ROOT / "docs" / "BENCHMARKS.md").read_text(encoding="utf-8")
     found = re.findall(r"^<!-- (\w+:\w+) -->$", text, re.MULTILINE)
-    assert found == [f"{name}:{end}" for name in ("bench", "memory", "fleet") for end in ("begin", "end")]
+    assert found == [
+        f"{name}:{end}" for name in ("bench", "memory", "growth", "fleet") for end in ("begin", "end")
+    ]
 
 
 def test_a_small_fleet_is_measured() -> None:

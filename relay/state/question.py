@@ -34,7 +34,7 @@ _ORNAMENT = lazy_re.compile(r"^[\s\u2500-\u259f]*$")  # box drawing and block el
 _BESIDE = lazy_re.compile(r"\s{3,}")  # a column beside the options
 _OPTION = lazy_re.compile(r"^(?P<lead>\s*(?P<mark>[❯›●▶➤>]?)\s*)(?P<number>\d{1,2})[.)]\s*(?P<text>\S.*)$")
 _FREE = lazy_re.compile(
-    r"^(type something|enter a custom value|tell \w+ what to change|no, and tell copilot what to do)\b",
+    r"^(type something|enter a custom value|(no, and )?tell \w+ what to (change|do))\b",
     re.IGNORECASE,
 )
 _INPUT = ">"  # qwen draws this instead once the option is selected

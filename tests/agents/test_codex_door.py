@@ -113,14 +113,17 @@ def test_a_server_that_hangs_is_ended(codex: Agent, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(_codex_door, "END_TIMEOUT", 0.1)
     codex.mode("hangs")
 
+    note = codex.home / "pid"
+
     async def main() -> None:
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(1):
-                await codex.door().offer(offer())
+        offering = asyncio.create_task(codex.door().offer(offer()))
+        await eventually(lambda: note.exists() and note.read_text())
+        offering.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await offering
 
     asyncio.run(main())
-    pid = (codex.home / "pid").read_text()
-    wait_until(lambda: not Path("/proc", pid).exists())
+    wait_until(lambda: not Path("/proc", note.read_text()).exists())
 
 
 def test_without_a_program_or_an_offer_nothing_was_queued(codex: Agent) -> None:

@@ -242,7 +242,7 @@ def test_the_users_answer_to_a_question_comes_as_a_message(alice: AgentWithTools
 
 
 def test_agents_that_answer_each_other_by_tools_are_held(relay: Relay) -> None:
-    settings(relay, "runaway_depth = 3\n")
+    settings(relay, 'runaway_depth = 3\ninject = "never"\n')
     alice, bob = (AgentWithTools(relay, name).start() for name in ("Alice", "Bob"))
     with alice.connect() as one, bob.connect() as other:
         states = []
