@@ -10,7 +10,8 @@ from pathlib import Path
 from relay import names
 from relay.errors import MemoryStoreError
 from relay.memory.backend import Memory, Scope
-from relay.storage.sqlite import Database, Schema, Writer
+from relay.storage.sqlite import Database, Schema
+from relay.storage.writer import Writer
 
 _SCHEMA = Schema(
     1,

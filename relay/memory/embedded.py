@@ -17,7 +17,8 @@ from relay.memory.backend import IdTaken, Memory, Scope
 from relay.memory.tables import DAY, SCHEMA
 from relay.memory.terms import terms
 from relay.storage.files import make_private
-from relay.storage.sqlite import Database, Writer, WrongVersion
+from relay.storage.sqlite import Database, WrongVersion
+from relay.storage.writer import Writer
 
 HITS = 50
 """Number of the best matches whose scores are added up; more if more are asked for."""

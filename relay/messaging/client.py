@@ -39,7 +39,7 @@ from relay.messaging.publisher import ProxyPublishers, Publisher
 from relay.messaging.receiver import ConnectionStatus, Receiver
 from relay.messaging.runaway import Limits
 from relay.messaging.user_inbox import UserInbox
-from relay.storage.sqlite import Writer
+from relay.storage.writer import Writer
 from relay.transport import topics
 from relay.transport.announcer import Announcer
 from relay.transport.connector import Connector

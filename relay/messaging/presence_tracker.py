@@ -22,7 +22,7 @@ from relay.messaging.ledger import Ledger
 from relay.messaging.ledger_database import LedgerDatabase, keys
 from relay.messaging.name_owners import Owner
 from relay.storage.locks import is_held
-from relay.storage.sqlite import Writer
+from relay.storage.writer import Writer
 from relay.transport.endpoint import endpoints
 from relay.transport.name_claims import is_present
 from relay.transport.presence import MISSED, REPLACED, Presence

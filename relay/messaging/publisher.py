@@ -34,7 +34,7 @@ from relay.home import Home
 from relay.messaging.envelope import Envelope, Receipt, decode, encode
 from relay.messaging.ledger import Ledger
 from relay.messaging.presence_tracker import Attendance
-from relay.storage.sqlite import Writer
+from relay.storage.writer import Writer
 from relay.transport import topics
 from relay.transport.connector import Connector
 from relay.transport.mqtt import IN_FLIGHT, MqttTransport

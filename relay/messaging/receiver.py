@@ -29,7 +29,7 @@ from relay.messaging.inbox import NEWS
 from relay.messaging.ledger import Ledger
 from relay.messaging.presence_listener import PresenceListener
 from relay.messaging.publisher import Publisher
-from relay.storage.sqlite import Writer
+from relay.storage.writer import Writer
 from relay.transport import presence, topics
 from relay.transport.announcer import Announcer
 from relay.transport.arrivals import Inbound

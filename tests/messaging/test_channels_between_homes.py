@@ -19,7 +19,7 @@ from relay.messaging.channels import CATCH_UP
 from relay.messaging.ledger import Ledger
 from relay.messaging.name_owners import Owner
 from relay.messaging.presence_tracker import Heard, PresenceTracker
-from relay.storage.sqlite import Writer
+from relay.storage.writer import Writer
 from relay.transport import broker
 from relay.transport.presence import MAX_CHANNELS, Presence
 from support import eventually

@@ -17,7 +17,7 @@ from relay.messaging.client import MessagingClient
 from relay.messaging.ledger import Ledger
 from relay.messaging.publisher import ProxyPublishers, Publisher
 from relay.messaging.transit import Transit
-from relay.storage.sqlite import Writer
+from relay.storage.writer import Writer
 from relay.transport import presence
 from relay.transport.connector import Connector
 from relay.transport.mqtt import ConnectionLost

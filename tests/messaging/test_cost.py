@@ -21,7 +21,7 @@ from relay.home import Home
 from relay.message import State
 from relay.messaging import client, presence_listener, publisher
 from relay.messaging.receiver import Receiver
-from relay.storage.sqlite import Writer
+from relay.storage.writer import Writer
 from relay.transport import presence
 from relay.transport.endpoint import Endpoint
 from support import eventually

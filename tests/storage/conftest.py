@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ledgers import counted
-from relay.storage.sqlite import Writer
+from relay.storage.writer import Writer
 from storage.notes import Notes
 
 

@@ -17,8 +17,7 @@ from typing import Any
 import pytest
 
 from ledgers import Counting, locked
-from relay.storage import sqlite
-from relay.storage.sqlite import Writer
+from relay.storage.writer import Writer
 from storage.notes import Notes, NotesError
 
 TESTS = Path(__file__).parent.parent
@@ -209,7 +208,7 @@ def test_a_connection_that_cannot_roll_back_is_reopened(
 DYING = """
 import asyncio, os, signal, sqlite3, sys, threading
 from pathlib import Path
-from relay.storage.sqlite import Writer
+from relay.storage.writer import Writer
 from storage.notes import Notes
 from storage.test_sqlite_writer import JOBS
 
@@ -496,7 +495,7 @@ def test_a_moved_file_is_reopened_only_on_request(path: Path) -> None:
 def test_the_size_of_a_batch_is_limited(
     path: Path, writer: Writer[Notes], commits: Callable[[], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite, "MAX_BATCH", 10)
+    monkeypatch.setattr("relay.storage.writer.MAX_BATCH", 10)
 
     async def scenario() -> None:
         await writer.run(Notes.all)
