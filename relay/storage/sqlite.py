@@ -455,7 +455,7 @@ def running_loop() -> Any:
     if (events := sys.modules.get("asyncio.events")) is None:
         return None
     try:
-        return events.getrunning_loop()
+        return events.get_running_loop()
     except RuntimeError:
         return None
 

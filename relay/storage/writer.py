@@ -64,7 +64,7 @@ class Writer(Generic[D]):
         """
         import asyncio  # a caller that runs a loop has already imported it
 
-        loop = asyncio.getrunning_loop()
+        loop = asyncio.get_running_loop()
         _loops.add(loop)
         future: asyncio.Future[T] = loop.create_future()
 
