@@ -27,8 +27,9 @@ from relay.state.events import DialogDismissed, PromptOver, PromptSubmitted, Sta
 from relay.state.readiness import Readiness, Verdict
 from relay.state.states import AgentState
 from relay.storage.journal import Journal
-from relay.supervision.events import Escalate, HoldOver
+from relay.supervision.events import Escalate, HoldOver, PhaseEntered
 from relay.supervision.notebook import Notebook
+from relay.supervision.states import PAUSED
 from relay.tasks import Tasks
 from relay.terminal.events import KeysTyped, Notify, TitleWanted
 from relay.terminal.shim_link import ShimLink
@@ -39,6 +40,9 @@ STABLE_FOR = 0.8
 
 DISMISSED = 3.0
 """Seconds that a prompt must stay on the screen after relay has pressed the key that dismisses it."""
+
+UNSUPERVISED = 2.0
+"""Seconds that an error must last before it stands in the inbox: supervision may know what to do."""
 
 REPEAT = 60.0
 """Seconds within which the same question, when redrawn, is not escalated again."""
@@ -64,8 +68,8 @@ _Asked = tuple[str, tuple[str, ...]]
 class Attention:
     """Publishes `prompting` when the agent asks something, and PromptOver afterwards.
 
-    The question stands in the inbox meanwhile, and so does an error that has stopped the agent.
-    quiet: only there.
+    The question stands in the inbox meanwhile, and so does an error that has stopped the agent, unless its
+    supervision waits for the end of a limit or holds it. quiet: only there.
     """
 
     def __init__(
@@ -85,6 +89,8 @@ class Attention:
         self._prompt: Verdict | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._published = False
+        self._failure: str | None = None
+        self._paused = False
 
     @handles(StateChanged)
     def changed(self, event: StateChanged) -> None:
@@ -105,10 +111,24 @@ class Attention:
             self._published = False
             self._bus.publish(PromptOver())
             self._bus.publish(EndItem("question"))
+        self._failure = None
         if verdict is not None and verdict.state is Readiness.FAILED:
-            self._bus.publish(AddItem("failed", verdict.reason, quiet=self._quiet))
+            self._failure = verdict.reason
+            self._timer = self._bus.loop.call_later(UNSUPERVISED, self._list_failure)
         elif event.before == Readiness.FAILED:
             self._bus.publish(EndItem("failed"))
+
+    @handles(PhaseEntered)
+    def entered(self, event: PhaseEntered) -> None:
+        self._paused = event.phase in PAUSED
+        if self._failure is not None:
+            self._list_failure()
+
+    def _list_failure(self) -> None:
+        if self._paused:
+            self._bus.publish(EndItem("failed"))
+        elif self._failure is not None:
+            self._bus.publish(AddItem("failed", self._failure, quiet=self._quiet))
 
     @handles(DialogDismissed)
     def dismissed(self, _: DialogDismissed) -> None:

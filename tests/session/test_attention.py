@@ -12,11 +12,14 @@ from relay.eventbus import EventBus, handles
 from relay.features import attention
 from relay.features.attention import Attention
 from relay.hooks.events import Prompting
+from relay.messaging.events import AddItem, EndItem
 from relay.state.agent_terminal import AgentTerminal
 from relay.state.events import StateChanged
 from relay.state.readiness import PromptKind, Readiness, Verdict
 from relay.state.states import AgentState
 from relay.storage.journal import Journal
+from relay.supervision.events import PhaseEntered
+from relay.supervision.states import Phase
 
 
 class World:
@@ -40,6 +43,20 @@ class World:
         self.received.put_nowait(event)
 
 
+class Items:
+    """What is added to the inbox and ended there."""
+
+    def __init__(self) -> None:
+        self._came: asyncio.Queue[AddItem | EndItem] = asyncio.Queue()
+
+    @handles(AddItem, EndItem)
+    def item(self, event: AddItem | EndItem) -> None:
+        self._came.put_nowait(event)
+
+    async def next(self) -> AddItem | EndItem:
+        return await asyncio.wait_for(self._came.get(), 10)
+
+
 @pytest.mark.parametrize(
     ("rows", "text"),
     [
@@ -61,5 +78,32 @@ def test_the_text_of_a_prompt_is_its_dialog_or_else_the_reason_for_the_state(
         verdict = Verdict(Readiness.PROMPTING, "its hooks say that it asks", kind=PromptKind.PERMISSION)
         bus.publish(StateChanged("ready", "prompting", verdict))
         assert await world.received.get() == Prompting(kind="permission", text=text)
+
+    asyncio.run(scene())
+
+
+def test_an_error_needs_the_user_unless_supervision_waits_for_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attention, "UNSUPERVISED", 0.0)
+    failed = Verdict(Readiness.FAILED, "its hooks say that it failed: rate_limit")
+
+    async def scene() -> None:
+        bus, items = EventBus(), Items()
+        nothing = World()
+        terminal, state = cast(AgentTerminal, nothing), cast(AgentState, nothing)
+        bus.add(Attention(bus, Journal(tmp_path / "journal", "s", "Ann"), terminal, state))
+        bus.add(items)
+        bus.publish(StateChanged("working", "failed", failed))
+        assert await items.next() == AddItem("failed", failed.reason)
+        bus.publish(PhaseEntered(Phase.WAITING, next_try=9e9))
+        assert await items.next() == EndItem("failed")
+        bus.publish(PhaseEntered(Phase.UP))
+        assert await items.next() == AddItem("failed", failed.reason)
+        bus.publish(StateChanged("failed", "ready", Verdict(Readiness.READY, "")))
+        assert await items.next() == EndItem("failed")
+        bus.publish(StateChanged("working", "failed", failed))
+        bus.publish(PhaseEntered(Phase.HELD))
+        assert [await items.next(), await items.next()] == [EndItem("failed")] * 2
 
     asyncio.run(scene())

@@ -223,6 +223,7 @@ def test_an_agent_waits_until_its_limit_is_over_whatever_becomes_of_its_session(
         lambda: (new := entry(relay))["session_pid"] != row["session_pid"] and new["next_try"] and new
     )
     assert (again["state"], again["next_try"]) == ("waiting", row["next_try"])
+    assert relay("inbox", "--json").stdout.strip() == "[]", "a limit that passes does not need the user"
     relay("send", "--wait", "30", "Alice", "hello")  # whatever starts a turn ends the wait
     wait_until(lambda: entry(relay)["state"] == "ready")
     assert record(relay)["phase"] == "up"
