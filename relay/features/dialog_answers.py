@@ -15,8 +15,8 @@ from relay.agents.profile import PromptKind
 from relay.control.operations import operation
 from relay.control.server import Answer, Request
 from relay.errors import NotAllowed, RelayError, UsageError
-from relay.eventbus import answers
-from relay.lifecycle import Describe
+from relay.eventbus import answers, handles
+from relay.lifecycle import Describe, SessionSettling
 from relay.redaction import Redactor
 from relay.state import question
 from relay.state.agent_terminal import AgentTerminal
@@ -24,6 +24,7 @@ from relay.state.question import Option, ScreenQuestion
 from relay.state.readiness import Readiness
 from relay.state.states import AgentState
 from relay.storage.journal import Journal
+from relay.terminal.events import AgentExited
 from relay.text import one_line, visible
 
 STABLE_FOR = 0.2
@@ -65,6 +66,17 @@ class DialogAnswers:
         self._terminal = terminal
         self._state = state
         self._answering = asyncio.Lock()
+        self._exited = False
+
+    @handles(AgentExited)
+    def exited(self, _: AgentExited) -> None:
+        self._exited = True
+
+    @answers(SessionSettling)
+    async def settle(self, _: SessionSettling, __: object) -> None:
+        """Let an answer in progress end: a program may exit because of it."""
+        async with self._answering:
+            pass
 
     @answers(Describe)
     async def describe(self, question: Describe, _: object) -> dict[str, Any] | None:
@@ -153,9 +165,9 @@ class DialogAnswers:
         self._terminal.write(ENTER)
 
         def gone() -> bool:
-            return (
-                self._state.look() != Readiness.PROMPTING or question.on(self._terminal).token != asked.token
-            )
+            if self._exited or self._state.look() != Readiness.PROMPTING:
+                return True
+            return question.on(self._terminal).token != asked.token
 
         return "answered" if await self._seen(gone, TAKEN) else "unconfirmed", option
 
