@@ -1,0 +1,122 @@
+"""The agents as the faces of relay show them (`relay top`, `relay web`): in groups, with what waits for you."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from relay.control import inbox
+from relay.control.ended import GONE, ended
+from relay.control.sessions import UNRESPONSIVE, SessionInfo, live
+from relay.dataclass import dataclass
+from relay.home import Home
+from relay.messaging.user_inbox import ORDER, Item
+from relay.names import key
+from relay.supervision.states import ENDED, Phase
+
+_HEAD = "ref: refs/heads/"
+_HASH = 8  # characters of a commit's hash, in place of a branch
+
+
+class Group(StrEnum):
+    """What an agent means to the user, the most urgent first."""
+
+    NEEDS_YOU = "needs you"
+    WORKING = "working"
+    WAITING = "waiting"  # for a prompt, a time, or another agent
+    DONE = "done"  # ended
+
+
+NEEDS_YOU = inbox.ATTACH | {"unresponsive", "runaway"}
+"""The kinds of items without whose end an agent does not get on."""
+
+_WAITING = frozenset({"ready", "stopped", "unsafe", Phase.BACKOFF, Phase.WAITING, Phase.QUEUED, Phase.HELD})
+_DONE = ENDED | {GONE}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One agent, or program. items: what it has in the inbox. branch: of its folder, or a commit; "": none."""
+
+    agent: SessionInfo
+    group: Group
+    items: tuple[Item, ...]
+    branch: str
+
+    @property
+    def line(self) -> str:
+        """Its question, or else why it needs the user, or else the last line that it said."""
+        needs = [each.text for each in self.items if each.kind in NEEDS_YOU]
+        return self.agent.question or next(iter(needs), "") or self.agent.last_line or self.agent.reason
+
+    @property
+    def unread(self) -> int:
+        """The number of its unread items."""
+        return sum(not each.read for each in self.items)
+
+    def public(self) -> dict[str, Any]:
+        """Return the object of `relay ps --json`, and beside it `group`, `line`, `branch`, `unread`."""
+        more = {"group": str(self.group), "line": self.line, "branch": self.branch, "unread": self.unread}
+        return {**self.agent.public(), **more}
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """All entries, the most urgent first, and the whole inbox."""
+
+    entries: tuple[Entry, ...]
+    inbox: tuple[Item, ...]
+
+    @property
+    def unread(self) -> int:
+        return sum(not each.read for each in self.inbox)
+
+
+def look(home: Home, team: str | None = None) -> Board:
+    """Return the agents of `team` (None: of all), and the inbox. Raise LedgerError."""
+    running = live(home, team)
+    waiting = inbox.items(home, running, team)
+    agents = [*running, *ended(home, running, team)]
+    return Board(tuple(sorted(_entries(agents, waiting), key=_urgency)), tuple(waiting))
+
+
+def _entries(agents: list[SessionInfo], waiting: list[Item]) -> Iterator[Entry]:
+    for agent in agents:
+        its = tuple(each for each in waiting if _concerns(each, agent))
+        yield Entry(agent, _group(agent, its), its, _branch(Path(agent.cwd)) if agent.cwd else "")
+
+
+def _concerns(item: Item, agent: SessionInfo) -> bool:
+    return key(item.team) == key(agent.team) and key(agent.name) in map(key, item.name.split(", "))
+
+
+def _group(agent: SessionInfo, items: tuple[Item, ...]) -> Group:
+    if agent.state == UNRESPONSIVE or any(each.kind in NEEDS_YOU for each in items):
+        return Group.NEEDS_YOU
+    if agent.state in _DONE:
+        return Group.DONE
+    return Group.WAITING if agent.state in _WAITING else Group.WORKING
+
+
+def _urgency(entry: Entry) -> tuple[int, int, float, str, str]:
+    agent = entry.agent
+    kinds = [ORDER.index(each.kind) for each in entry.items if each.kind in NEEDS_YOU]
+    since = math.inf if agent.since is None else agent.since
+    return list(Group).index(entry.group), min(kinds, default=0), since, key(agent.team), key(agent.name)
+
+
+def _branch(folder: Path) -> str:
+    """Return what is checked out in `folder`, "" if it is in no repository (gitrepository-layout(5))."""
+    for each in (folder, *folder.parents):
+        try:
+            git = each / ".git"
+            if git.is_file():  # of a worktree: "gitdir: PATH"
+                git = each / git.read_text("utf-8", "replace").partition(":")[2].strip()
+            head = (git / "HEAD").read_text("utf-8", "replace").strip()
+        except OSError:
+            continue
+        return head.removeprefix(_HEAD) if head.startswith(_HEAD) else head[:_HASH]
+    return ""

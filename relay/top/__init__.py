@@ -1,0 +1,1 @@
+"""`relay top`: all agents on one screen, and what they need from you."""
