@@ -24,7 +24,7 @@ GROUPS = {
     "Run a fleet": ("init", "up", "down", "spawn", "service"),
     "Talk": ("inbox", "send", "messages", "retry", "drop", "release", "join", "leave", "channels"),
     "Remember": ("memory",),
-    "Look inside": ("peek", "logs", "explain", "usage", "events", "audit", "replay", "inspect", "agents"),
+    "Look inside": ("web", "peek", "logs", "explain", "usage", "events", "audit", "replay", "inspect", "agents"),
     "Set up": ("trust", "hook", "hooks", "mcp", "broker", "doctor", "completion", "demo"),
 }
 
@@ -38,6 +38,7 @@ COMMANDS = tuple(name for names in GROUPS.values() for name in names)
 
 _MEANT = {
     "ps --watch": "top htop watch monitor",
+    "web": "dashboard ui gui browser",
     "ps": "list ls status sessions",
     "stop": "kill quit exit end rm remove",
     "wrap": "run start exec new",

@@ -1,0 +1,126 @@
+"""Who may use the server: tokens that open a session of a browser, and the sessions that are open.
+
+A token is in the address that `relay web` prints: behind the `#`, which browsers do not send. The page exchanges it
+for a cookie. The server keeps only hashes of both.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from relay.errors import NotAllowed, RelayError
+
+TOKEN_SECONDS = 60.0
+"""Seconds within which a token must be used."""
+
+CLICK_SECONDS = 60.0
+"""Seconds within which a confirmed click must be followed by what it allows."""
+
+WRONG, LOCKED_SECONDS = 5, 60.0
+"""Wrong tokens, within so many seconds, after which none is accepted for as long."""
+
+MOST_SESSIONS = 16
+"""Open sessions; the one that was used longest ago gives way."""
+
+Agent = tuple[str, str]
+"""The keys of an agent's team and name."""
+
+
+class TooMany(RelayError):
+    """More than the server allows; try again later."""
+
+
+class BrowserSession:
+    """One browser that has given a token."""
+
+    def __init__(self) -> None:
+        self.used = time.monotonic()
+        self._clicks: dict[Agent, tuple[float, bool]] = {}
+        self._closers: set[Callable[[], object]] = set()
+        self.over = False
+
+    def confirm(self, agent: Agent, *, takeover: bool) -> None:
+        """Note that the user has confirmed to control the terminal of `agent`."""
+        self._clicks[agent] = time.monotonic() + CLICK_SECONDS, takeover
+
+    def take_click(self, agent: Agent) -> bool:
+        """Use the confirmation for `agent` up, and return its `takeover`. Raise NotAllowed without one."""
+        until, takeover = self._clicks.pop(agent, (0.0, False))
+        if time.monotonic() >= until:
+            raise NotAllowed("taking control needs a confirmation in the page, at most a minute ago.")
+        return takeover
+
+    def on_close(self, closer: Callable[[], object]) -> Callable[[], None]:
+        """Have `closer` called once the session ends; return a function that revokes this."""
+        self._closers.add(closer)
+        return lambda: self._closers.discard(closer)
+
+    def close(self) -> None:
+        self.over = True
+        for closer in [*self._closers]:
+            with suppress(RuntimeError):
+                closer()
+
+
+class Access:
+    """The tokens and sessions of one run of the server.
+
+    cookie: the name of its cookies. It is this run's own, as browsers share cookies between ports.
+    """
+
+    def __init__(self) -> None:
+        self.cookie = f"relay-{secrets.token_hex(8)}"
+        self._token, self._until = b"", 0.0
+        self._wrong: list[float] = []
+        self._locked = 0.0
+        self._sessions: dict[bytes, BrowserSession] = {}
+
+    def new_token(self) -> str:
+        """Return a new token. An earlier one is void."""
+        token = secrets.token_urlsafe(32)
+        self._token, self._until = _hash(token), time.monotonic() + TOKEN_SECONDS
+        return token
+
+    def open(self, token: str) -> str:
+        """Use a token up, and return the cookie of a new session. Raise NotAllowed, or TooMany."""
+        now = time.monotonic()
+        if now < self._locked:
+            raise TooMany("too many wrong tokens. Wait a minute, then take a new address from `relay web`.")
+        if not secrets.compare_digest(_hash(token), self._token) or now >= self._until:
+            self._wrong = [at for at in self._wrong if at > now - LOCKED_SECONDS] + [now]
+            if len(self._wrong) >= WRONG:
+                self._locked, self._wrong = now + LOCKED_SECONDS, []
+            raise NotAllowed(
+                "this address has been used, or is too old. Press Enter in the terminal of `relay web` for a new one."
+            )
+        self._token = b""
+        if len(self._sessions) >= MOST_SESSIONS:
+            oldest = min(self._sessions, key=lambda each: self._sessions[each].used)
+            self._sessions.pop(oldest).close()
+        cookie = secrets.token_urlsafe(32)
+        self._sessions[_hash(cookie)] = BrowserSession()
+        return cookie
+
+    def session(self, cookie: str) -> BrowserSession | None:
+        """Return the session of a cookie, None if it has none."""
+        found = self._sessions.get(_hash(cookie))
+        if found is not None:
+            found.used = time.monotonic()
+        return found
+
+    def close(self, session: BrowserSession) -> None:
+        """End a session, and what is open in it."""
+        self._sessions = {key: each for key, each in self._sessions.items() if each is not session}
+        session.close()
+
+    def close_all(self) -> None:
+        for each in [*self._sessions.values()]:
+            self.close(each)
+
+
+def _hash(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode("utf-8", "replace")).digest()

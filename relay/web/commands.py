@@ -1,0 +1,163 @@
+"""Runs relay's own commands for the web server, each in a process of its own.
+
+    server ─ socket ─→ launcher ─ fork ─→ `relay COMMAND`
+
+A command is the same code as in a terminal, with the same guard, limits and journal. What it is given stands on no
+command line. The launcher is forked before the server has threads, connections or secrets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import io
+import json
+import os
+import signal
+import socket
+import sys
+import termios
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+from relay.control.sessions import error_from
+from relay.dataclass import dataclass
+from relay.errors import RelayError
+
+Dispatch = Callable[[list[str]], int]
+"""Runs a command line of relay, and returns its exit code. Raises RelayError for a mistake by the user."""
+
+MAX_OUTPUT = 32 << 20
+"""Maximum bytes of a command's outcome."""
+
+_DIED = "relay failed to do that: its process has ended."
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a command ended. out, err: what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+    def value(self) -> Any:
+        """Return the JSON that it printed. Raise RelayError if it printed none."""
+        try:
+            return json.loads(self.out)
+        except ValueError:
+            raise RelayError(self.err.strip() or _DIED) from None
+
+
+class Commands:
+    """Starts commands. Create it while the process has one thread."""
+
+    def __init__(self, dispatch: Dispatch) -> None:
+        self._launcher, its = socket.socketpair()
+        self._pid = os.fork()
+        if self._pid == 0:
+            self._launcher.close()
+            _launch(its, dispatch)
+        its.close()
+
+    def close(self) -> None:
+        """End the launcher. Commands that run already go on."""
+        self._launcher.close()
+        os.waitpid(self._pid, 0)
+
+    async def run(self, *argv: str, input: str = "", terminal: int | None = None) -> Outcome:
+        """Run a command to its end. Raise the RelayError that it raises.
+
+        input: what it reads from standard input. terminal: a descriptor, which stays the caller's, of a terminal
+        for the command to run in; then it prints there.
+        """
+        loop = asyncio.get_running_loop()
+        mine, its = socket.socketpair()
+        with mine:
+            with its:
+                passed = [its.fileno()] if terminal is None else [its.fileno(), terminal]
+                socket.send_fds(self._launcher, [b"!"], passed)
+            mine.setblocking(False)
+            request = json.dumps({"argv": argv, "input": input}).encode()
+            outcome = bytearray()
+            try:
+                await loop.sock_sendall(mine, request + b"\n")
+                while data := await loop.sock_recv(mine, 1 << 16):
+                    outcome += data
+                    if len(outcome) > MAX_OUTPUT:
+                        raise RelayError("that is too much to be shown here. Use the command in a terminal.")
+            except ConnectionError:
+                pass
+        try:
+            said = json.loads(outcome)
+        except ValueError:
+            raise RelayError(_DIED) from None
+        if "error" in said:
+            raise error_from(said)
+        return Outcome(**said)
+
+
+def _launch(requests: socket.socket, dispatch: Dispatch) -> NoReturn:
+    """Fork a process for each request, until the server has closed `requests`."""
+    try:
+        os.setsid()  # Ctrl-C in the server's terminal is not for commands
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
+        while True:
+            more, passed, _, _ = socket.recv_fds(requests, 1, 2)
+            if not more:
+                break
+            if os.fork() == 0:
+                requests.close()
+                channel, *terminal = passed
+                _carry_out(socket.socket(fileno=channel), terminal, dispatch)
+            for fd in passed:
+                os.close(fd)
+    finally:
+        os._exit(0)
+
+
+def _carry_out(channel: socket.socket, terminal: Sequence[int], dispatch: Dispatch) -> NoReturn:
+    """Run the command that comes over `channel`, and send its outcome."""
+    try:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        with channel.makefile("rb") as stream:
+            request = json.loads(stream.readline())
+        if terminal:
+            os.setsid()
+            fcntl.ioctl(terminal[0], termios.TIOCSCTTY, 0)
+            for fd in (0, 1, 2):
+                os.dup2(terminal[0], fd)
+            os.close(terminal[0])
+        else:
+            null = os.open(os.devnull, os.O_RDWR)
+            for fd in (0, 1, 2):
+                os.dup2(null, fd)
+            sys.stdin = io.TextIOWrapper(io.BytesIO(request["input"].encode("utf-8", "replace")))
+            sys.stdout, sys.stderr = io.StringIO(), io.StringIO()
+        outcome = _outcome(request["argv"], dispatch)
+        channel.sendall(json.dumps(outcome).encode())
+    finally:
+        os._exit(0)
+
+
+def _outcome(argv: list[str], dispatch: Dispatch) -> dict[str, Any]:
+    error: dict[str, Any]
+    try:
+        code = dispatch(argv)
+    except RelayError as mistake:
+        error = {"error": str(mistake), "type": type(mistake).__name__}
+    except SystemExit:  # argparse has said why
+        error = {"error": _printed(sys.stderr).strip().rpartition("error: ")[2], "type": "UsageError"}
+    except BaseException as defect:  # noqa: BLE001 (said to the user; the server lives on)
+        what = f"{type(defect).__name__}: {defect}"
+        error = {
+            "error": f"relay failed to do that ({what}). `relay doctor` may say why.",
+            "type": "RelayError",
+        }
+    else:
+        return {"code": code, "out": _printed(sys.stdout), "err": _printed(sys.stderr)}
+    return error
+
+
+def _printed(stream: object) -> str:
+    return stream.getvalue() if isinstance(stream, io.StringIO) else ""

@@ -1,0 +1,117 @@
+"""Tells pages what has changed, so that they fetch it again (server-sent events).
+
+One thread looks, whatever the number of pages, and only while there are any.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from typing import Any
+
+from relay.control import board
+from relay.control.board import Board
+from relay.errors import RelayError
+from relay.home import Home
+from relay.messaging.ledger import Ledger
+
+LOOK_EVERY = 1.0
+"""Seconds between two looks."""
+
+BEAT = 15.0
+"""Seconds without news after which a page is told that the server lives."""
+
+MOST_PAGES = 64
+"""Pages that are told at a time; the oldest gives way."""
+
+EVERYTHING = frozenset({"agents", "inbox", "messages"})
+
+
+class Page:
+    """A page that wants to know. It has no queue: what changes twice is fetched once."""
+
+    def __init__(self, pages: set[Page]) -> None:
+        self._pages = pages
+        self._changed: set[str] = {*EVERYTHING}
+        self._news = asyncio.Event()
+        self._news.set()
+        self._over = False
+
+    def tell(self, changed: frozenset[str]) -> None:
+        self._changed |= changed
+        self._news.set()
+
+    def close(self) -> None:
+        self._over = True
+        self._news.set()
+
+    async def events(self) -> AsyncIterator[str]:
+        """Yield events until `close`, or the page goes."""
+        try:
+            while not self._over:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(BEAT):
+                        await self._news.wait()
+                self._news.clear()
+                if self._changed:
+                    what, self._changed = sorted(self._changed), set()
+                    yield f"event: changed\ndata: {json.dumps(what)}\n\n"
+                else:
+                    yield ": beat\n\n"
+        finally:
+            self._pages.discard(self)
+
+
+class Watch:
+    """Looks for changes in a home. Use it in the loop's thread."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._pages: set[Page] = set()
+        self._wanted, self._over = threading.Event(), threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def page(self) -> Page:
+        """Return a new page; its `events` say at first that everything has changed."""
+        page = Page(self._pages)
+        self._pages.add(page)
+        self._wanted.set()
+        if self._thread is None:
+            loop = asyncio.get_running_loop()
+            self._thread = threading.Thread(target=self._look, args=(loop,), daemon=True)
+            self._thread.start()
+        return page
+
+    def close(self) -> None:
+        self._over.set()
+        self._wanted.set()
+        for page in [*self._pages]:
+            page.close()
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        before: dict[str, Any] = {}
+        while not self._over.is_set():
+            self._wanted.wait()
+            now = self._state()
+            changed = frozenset(what for what in now if now[what] != before.get(what))
+            before = now
+            if changed:
+                with suppress(RuntimeError):  # the loop has ended
+                    loop.call_soon_threadsafe(self._tell, changed)
+            self._over.wait(LOOK_EVERY)
+
+    def _tell(self, changed: frozenset[str]) -> None:
+        for page in self._pages:
+            page.tell(changed)
+        if not self._pages:
+            self._wanted.clear()
+
+    def _state(self) -> dict[str, Any]:
+        try:
+            found: Board = board.look(self._home)
+        except RelayError as error:
+            return dict.fromkeys(EVERYTHING, str(error))
+        return {"agents": [each.public() for each in found.entries], "inbox": found.inbox, "messages": 0}
