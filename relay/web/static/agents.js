@@ -127,7 +127,7 @@ function factsOf(entry) {
     entry.several ? entry.team : "",
     entry.branch,
     entry.tokens ? `${tokens(entry.tokens)} tokens` : "",
-    money(entry.cost),
+    entry.cost ? money(entry.cost) : "",
     entry.held ? `${entry.held} held` : "",
     entry.waiting ? `${entry.waiting} waiting` : "",
     entry.restarts ? many(entry.restarts, "restart") : "",

@@ -91,7 +91,7 @@ function playerPane(parent, id) {
   );
   const controls = el("div.controls", {}, play, seek, at, speed);
   const back = el("a.button.plain.back", { href: "#/recordings", "aria-label": "Back to all recordings" }, icon("back"));
-  parent.append(el("div.heading", {}, back, title), el("div.terminal", {}, box, controls));
+  parent.append(el("div.heading", {}, back, title), el("div.term", {}, box, controls));
   controls.hidden = true;
 
   async function load() {

@@ -51,7 +51,7 @@ export function terminalPane(parent, agent) {
     ),
   );
   const ctrlKey = bar.children[2];
-  const whole = el("div.terminal", {}, el("div.toolbar", {}, state, size, zoom, take, release), box, bar);
+  const whole = el("div.term", {}, el("div.toolbar", {}, state, size, zoom, take, release), box, bar);
   parent.append(whole);
   release.hidden = true;
 

@@ -2,37 +2,34 @@
  * Lets xterm.js style itself under `style-src 'self'`.
  *
  * It writes its rules as the text of <style> elements, and 24-bit colours by setAttribute("style"). The policy
- * refuses both, because a page's HTML could contain them. Its own way for scripts is the CSSOM, which takes the
- * same rules: so they go there. Import this module before xterm.js creates a terminal.
+ * refuses both, because a page's HTML could contain them; scripts have the CSSOM, which takes the same rules.
+ * Import this module before a terminal is created.
  */
 
-const sheets = new WeakMap();
-const text = Object.getOwnPropertyDescriptor(Node.prototype, "textContent");
-const { remove } = Element.prototype;
+/** Stands in for a <style> element. */
+class Rules extends HTMLElement {
+  #sheet = new CSSStyleSheet();
 
-function drop(sheet) {
-  document.adoptedStyleSheets = document.adoptedStyleSheets.filter((each) => each !== sheet);
+  get textContent() {
+    return "";
+  }
+
+  set textContent(rules) {
+    this.#sheet.replaceSync(rules);
+  }
+
+  connectedCallback() {
+    document.adoptedStyleSheets.push(this.#sheet);
+  }
+
+  disconnectedCallback() {
+    document.adoptedStyleSheets = document.adoptedStyleSheets.filter((sheet) => sheet !== this.#sheet);
+  }
 }
 
-Object.defineProperty(HTMLStyleElement.prototype, "textContent", {
-  get() {
-    return text.get.call(this);
-  },
-  set(rules) {
-    let sheet = sheets.get(this);
-    if (!sheet) {
-      sheet = new CSSStyleSheet();
-      sheets.set(this, sheet);
-      document.adoptedStyleSheets.push(sheet);
-    }
-    sheet.replaceSync(rules);
-  },
-});
-
-HTMLStyleElement.prototype.remove = function () {
-  drop(sheets.get(this));
-  remove.call(this);
-};
+customElements.define("relay-rules", Rules);
+const create = Document.prototype.createElement;
+document.createElement = (name, ...more) => create.call(document, name === "style" ? "relay-rules" : name, ...more);
 
 HTMLSpanElement.prototype.setAttribute = function (name, value) {
   if (name === "style") this.style.cssText = value;
