@@ -20,11 +20,11 @@ from relay.names import suggest
 from relay.text import visible
 
 GROUPS = {
-    "Run agents": ("wrap", "attach", "ps", "next", "answer", "stop", "restart", "resume", "reload", "forget"),
+    "Run agents": ("wrap", "attach", "ps", "web", "next", "answer", "stop", "restart", "resume", "reload", "forget"),
     "Run a fleet": ("init", "up", "down", "spawn", "service"),
     "Talk": ("inbox", "send", "messages", "retry", "drop", "release", "join", "leave", "channels"),
     "Remember": ("memory",),
-    "Look inside": ("web", "peek", "logs", "explain", "usage", "events", "audit", "replay", "inspect", "agents"),
+    "Look inside": ("peek", "logs", "explain", "usage", "events", "audit", "replay", "inspect", "agents"),
     "Set up": ("trust", "hook", "hooks", "mcp", "broker", "doctor", "completion", "demo"),
 }
 

@@ -1,7 +1,7 @@
 """Show your agents in a browser: what they do and ask, their terminals, messages, your inbox.
 
-Prints an address that opens the page once, within a minute; Enter prints another one. The server answers only this
-machine, and no agent's process. Ctrl-C ends it, and closes what is open in browsers; agents keep running.
+Prints an address that opens the page once, within a minute; Enter prints another one. The server answers only
+this machine, and no agent's process. Ctrl-C ends it, and closes what is open in browsers; agents keep running.
 
 For a phone or another machine, forward the port with ssh, and open the address there (docs/WEB.md):
 
@@ -14,7 +14,6 @@ import argparse
 import sys
 
 from relay.control.guard import user_only
-from relay.errors import UsageError
 from relay.home import Home
 
 

@@ -1,7 +1,7 @@
 """Who may use the server: tokens that open a session of a browser, and the sessions that are open.
 
-A token is in the address that `relay web` prints: behind the `#`, which browsers do not send. The page exchanges it
-for a cookie. The server keeps only hashes of both.
+A token is in the address that `relay web` prints: behind the `#`, which browsers do not send. The page
+exchanges it for a cookie. The server keeps only hashes of both.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Access:
             if len(self._wrong) >= WRONG:
                 self._locked, self._wrong = now + LOCKED_SECONDS, []
             raise NotAllowed(
-                "this address has been used, or is too old. Press Enter in the terminal of `relay web` for a new one."
+                "this address has been used, or is too old. Enter in the terminal of `relay web` prints another."
             )
         self._token = b""
         if len(self._sessions) >= MOST_SESSIONS:

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
-from starlette.routing import Mount, Route
+from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 
-from relay.control import board, inbox
-from relay.control.sessions import find, live
+from relay.control import board
+from relay.control.sessions import find, find_claim
 from relay.errors import (
     InvalidName,
     LedgerError,
@@ -32,13 +30,12 @@ from relay.errors import (
 from relay.home import Home
 from relay.message import State
 from relay.messaging.ledger import Ledger
-from relay.messaging.user_inbox import Item
+from relay.names import key
 from relay.web.access import Access, BrowserSession, TooMany
 from relay.web.commands import Commands, Outcome
 from relay.web.events import Watch
 from relay.web.gate import MAX_BODY, SESSION, Refused
-
-T = TypeVar("T")
+from relay.web.terminals import Terminals
 
 BODY_SECONDS = 10.0
 """Seconds that a request's body may take."""
@@ -66,11 +63,14 @@ _STATUS: tuple[tuple[type[RelayError], int], ...] = (
 class Api:
     """The routes."""
 
-    def __init__(self, home: Home, access: Access, commands: Commands, watch: Watch) -> None:
+    def __init__(
+        self, home: Home, access: Access, commands: Commands, watch: Watch, terminals: Terminals
+    ) -> None:
         self._home = home
         self._access = access
         self._commands = commands
         self._watch = watch
+        self._terminals = terminals
         self._looks: dict[str | None, asyncio.Task[board.Board]] = {}
 
     def app(self) -> Starlette:
@@ -85,6 +85,8 @@ class Api:
                 Route(f"{agent}/answer", self.answer, methods=["POST"]),
                 Route(f"{agent}/stop", self.stop, methods=["POST"]),
                 Route(f"{agent}/restart", self.restart, methods=["POST"]),
+                Route(f"{agent}/control", self.control, methods=["POST"]),
+                WebSocketRoute(f"{agent}/terminal", self._terminals.serve),
                 Route(f"{agent}/logs", self.logs),
                 Route("/api/messages", self.messages),
                 Route("/api/messages", self.send, methods=["POST"]),
@@ -187,6 +189,13 @@ class Api:
         options = ["--now"] if body.get("now") is True else []
         argv = (command, "--json", *options, *_in_team(request), "--", request.path_params["name"])
         return _result(await self._commands.run(*argv))
+
+    async def control(self, request: Request) -> Response:
+        takeover = (await _body(request)).get("takeover") is True
+        name, team = request.path_params["name"], _team(request)
+        agent = await asyncio.to_thread(find_claim, self._home, name, team)
+        _session(request).confirm((key(agent.team), key(agent.name)), takeover=takeover)
+        return Response(status_code=204)
 
     async def send(self, request: Request) -> Response:
         body = await _body(request)

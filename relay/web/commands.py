@@ -2,8 +2,8 @@
 
     server ─ socket ─→ launcher ─ fork ─→ `relay COMMAND`
 
-A command is the same code as in a terminal, with the same guard, limits and journal. What it is given stands on no
-command line. The launcher is forked before the server has threads, connections or secrets.
+A command is the same code as in a terminal, with the same guard, limits and journal. What it is given stands on
+no command line. The launcher is forked before the server has threads, connections or secrets.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class Commands:
     async def run(self, *argv: str, input: str = "", terminal: int | None = None) -> Outcome:
         """Run a command to its end. Raise the RelayError that it raises.
 
-        input: what it reads from standard input. terminal: a descriptor, which stays the caller's, of a terminal
-        for the command to run in; then it prints there.
+        input: what it reads from standard input. terminal: the descriptor, which stays the caller's, of a
+        terminal to run it in, where it then prints.
         """
         loop = asyncio.get_running_loop()
         mine, its = socket.socketpair()

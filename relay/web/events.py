@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any
 
@@ -16,7 +16,6 @@ from relay.control import board
 from relay.control.board import Board
 from relay.errors import RelayError
 from relay.home import Home
-from relay.messaging.ledger import Ledger
 
 LOOK_EVERY = 1.0
 """Seconds between two looks."""

@@ -2,8 +2,8 @@
 
     whose process ─ Host ─ Origin ─ for a change: POST or DELETE, JSON, X-Relay ─ cookie
 
-A page of another server cannot set the header X-Relay without leave (CORS), and gets none. A name that resolves to
-this machine is no Host of this server (DNS rebinding).
+A page of another server cannot set the header X-Relay without leave (CORS), and gets none. A name that resolves
+to this machine is no Host of this server (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class Gate:
         if len(hosts) != 1 or hosts[0].lower() not in self._hosts:
             raise Refused(403, "this server is reached as 127.0.0.1 or localhost, with its port, only.")
         needed = not reads
-        if len(origins) > 1 or (origins or needed) and origins[:1] != [f"http://{hosts[0].lower()}"]:
+        if len(origins) > 1 or ((origins or needed) and origins[:1] != [f"http://{hosts[0].lower()}"]):
             raise Refused(403, "this request is from a page of another server.")
         if not public and headers.get("sec-fetch-site", "same-origin") not in {"same-origin", "none"}:
             raise Refused(403, "this request is from a page of another server.")

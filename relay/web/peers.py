@@ -1,4 +1,4 @@
-"""Whose process is at the other end of a TCP connection from this machine: the user's, an agent's, or unknown.
+"""Whose process is at the other end of a TCP connection on this machine: the user's, an agent's, or unknown.
 
 TCP has no SO_PEERCRED. On Linux, /proc/net/tcp has the inode of the other end's socket (proc_net_tcp(5)), and
 /proc/PID/fd the processes that hold it; relay.control.lineage says whose these are.
@@ -104,6 +104,6 @@ def _holds(pid: str, link: str) -> bool:
         return False  # another user's, or it has ended
     for fd in descriptors:
         with suppress(OSError):
-            if os.readlink(f"{folder}/{fd}") == link:
+            if os.readlink(f"{folder}/{fd}") == link:  # noqa: PTH115 (much quicker)
                 return True
     return False

@@ -8,7 +8,6 @@ import logging
 import os
 import signal
 import socket
-import sys
 from collections.abc import Callable, Iterator
 
 import uvicorn
@@ -16,12 +15,13 @@ from starlette.types import ASGIApp
 
 from relay.errors import RelayError
 from relay.home import Home
-from relay.web.access import TOKEN_SECONDS, Access
+from relay.web.access import Access
 from relay.web.api import Api
 from relay.web.commands import Commands
 from relay.web.connections import IDLE_SECONDS, MAX_HEAD, Connections
 from relay.web.events import Watch
 from relay.web.gate import Gate
+from relay.web.terminals import Terminals
 
 PORT = 7349
 """The port unless --port names another."""
@@ -67,7 +67,8 @@ class _Server(uvicorn.Server):
         self._access = Access()
         self._watch = Watch(home)
         connections = Connections(home)
-        api = Api(home, self._access, commands, self._watch)
+        self._terminals = Terminals(home, commands)
+        api = Api(home, self._access, commands, self._watch, self._terminals)
         app: ASGIApp = Gate(api.app(), home, self._port, self._access, connections)
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
         super().__init__(
@@ -96,6 +97,7 @@ class _Server(uvicorn.Server):
             asyncio.get_running_loop().add_reader(0, self._on_key)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await self._terminals.close()
         self._watch.close()
         self._access.close_all()
         await super().shutdown(sockets)
