@@ -86,7 +86,7 @@ export function stateBadge() {
   badge.update = (entry) => {
     set(badge, "data-group", entry.group);
     set(badge, "data-state", entry.state);
-    say(text, entry.state === "prompting" && entry.prompt ? `asks: ${entry.prompt.replace("_", " ")}` : entry.state);
+    say(text, entry.state === "prompting" && entry.prompt && entry.prompt !== "other" ? `asks: ${entry.prompt.replace("_", " ")}` : entry.state);
   };
   return badge;
 }

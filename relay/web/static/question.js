@@ -4,13 +4,16 @@ import { agentPath, get, post } from "./api.js";
 import { el, keyed, notify, say, set } from "./dom.js";
 import { refresh } from "./live.js";
 
-const SETTLES = 400; // milliseconds after a change in which a click may have been meant for what stood there before
+const SETTLES = 400; // milliseconds after a change in which a click may have been meant for what was there before
 
-let moved = -Infinity;
+const page = document.documentElement;
+let settling = null;
 
 /** Note that things have moved on the page: a click that follows at once is not taken for an answer. */
 export function hasMoved() {
-  moved = performance.now();
+  clearTimeout(settling);
+  page.dataset.settling = "";
+  settling = setTimeout(() => delete page.dataset.settling, SETTLES);
 }
 
 /**
@@ -66,7 +69,11 @@ export function questionCard() {
 
   function choice(question, option) {
     const text = [el("kbd", {}, String(option.number)), el("span", {}, option.text)];
-    const press = el("button.option", { type: "button", onclick: () => answer(String(option.number), question) });
+    const onclick = (event) => {
+      const pointed = event.detail > 0; // not by a key, whose button has the focus
+      if (!pointed || !("settling" in page.dataset)) answer(String(option.number), question);
+    };
+    const press = el("button.option", { type: "button", onclick });
     press.append(...text);
     if (option.number === question.selected) {
       press.classList.add("selected");
@@ -76,7 +83,7 @@ export function questionCard() {
   }
 
   async function answer(how, question = asked) {
-    if (busy || !question || performance.now() - moved < SETTLES) return;
+    if (busy || !question) return;
     busy = true;
     enable();
     try {

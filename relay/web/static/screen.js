@@ -4,8 +4,10 @@ import "./xterm_styles.js";
 import { Terminal } from "./vendor/xterm/xterm.mjs";
 
 const FONT = 'ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono", "Liberation Mono", monospace';
-const LARGEST = 14; // pixels: the font's size where there is space enough
+const LARGEST = 15; // pixels: the font's size where there is space enough
+const READABLE = 10; // pixels: a screen that is too tall becomes no smaller than that, and scrolls
 const SMALLEST = 3;
+const TALL = 1.4; // of a row's height to the font's size, about
 const SCROLLBACK = 1000; // lines
 const LINE_HEIGHT = 1.15;
 
@@ -47,11 +49,12 @@ export function screen(parent, { columns = 80, rows = 24, label, ondata = null }
   let zoom = 1;
 
   function fit() {
-    const { clientWidth: width, clientHeight: height } = parent;
-    if (!width || !height) return;
-    const across = (width - 2) / (terminal.cols * ratio);
-    const down = height / (terminal.rows * LINE_HEIGHT * 1.2);
-    const best = Math.min(LARGEST, across, Math.max(down, LARGEST * 0.7));
+    const { maxHeight, paddingLeft } = getComputedStyle(parent);
+    const width = parent.clientWidth - 2 * parseFloat(paddingLeft);
+    if (width <= 0) return;
+    const across = width / (terminal.cols * ratio);
+    const down = (parseFloat(maxHeight) - 2 * parseFloat(paddingLeft)) / (terminal.rows * TALL);
+    const best = Math.min(LARGEST, across, Math.max(down, READABLE));
     const size = Math.max(SMALLEST, Math.floor(best * zoom * 10) / 10);
     if (terminal.options.fontSize !== size) terminal.options.fontSize = size;
   }

@@ -88,7 +88,8 @@ export function terminalPane(parent, agent) {
   function leave() {
     const old = socket;
     socket = null;
-    old?.close(1000);
+    if (old?.readyState === WebSocket.CONNECTING) old.onopen = () => old.close(1000);
+    else old?.close(1000);
   }
 
   /** What the server says of the terminal: its size, before a screen is drawn anew. */
