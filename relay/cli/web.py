@@ -1,7 +1,8 @@
 """Show your agents in a browser: what they do and ask, their terminals, messages, your inbox.
 
-Prints an address that opens the page once, within a minute; Enter prints another one. The server answers only
-this machine, and no agent's process. Ctrl-C ends it, and closes what is open in browsers; agents keep running.
+Prints an address that opens the page once, within a minute; Enter prints another one. The server answers
+only this machine, and no agent's process. Ctrl-C ends it, and closes what is open in browsers; agents keep
+running.
 
 For a phone or another machine, forward the port with ssh, and open the address there (docs/WEB.md):
 
@@ -11,6 +12,8 @@ For a phone or another machine, forward the port with ssh, and open the address 
 from __future__ import annotations
 
 import argparse
+import os
+import shutil
 import sys
 
 from relay.control.guard import user_only
@@ -39,13 +42,22 @@ def run(args: argparse.Namespace) -> int:
     try:
         from relay.web.server import serve
 
-        opens = not (args.no_browser or args.pair)
-        return serve(home.ensure(), commands, args.port, lambda url: _show(url, qr=args.pair, opens=opens))
+        browser = None if args.no_browser or args.pair else _browser()
+        return serve(home.ensure(), commands, args.port, lambda url: _show(url, qr=args.pair), browser)
     finally:
         commands.close()
 
 
-def _show(url: str, *, qr: bool, opens: bool) -> None:
+def _browser() -> str | None:
+    """Return the program that opens an address in the user's browser, None if there is none, or no display.
+
+    Others see its command line, so only a process that is known to be the user's may use the address.
+    """
+    display = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    return shutil.which("xdg-open") if display and sys.platform == "linux" else None
+
+
+def _show(url: str, *, qr: bool) -> None:
     print(url, flush=True)
     if qr:
         import segno

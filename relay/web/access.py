@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 
 from relay.errors import NotAllowed, RelayError
@@ -28,6 +28,10 @@ MOST_SESSIONS = 16
 
 Agent = tuple[str, str]
 """The keys of an agent's team and name."""
+
+
+PRINTED, OPENED = "printed", "opened"
+"""How a token is handed over: on the terminal, or on the command line of a browser, which others see."""
 
 
 class TooMany(RelayError):
@@ -74,30 +78,37 @@ class Access:
 
     def __init__(self) -> None:
         self.cookie = f"relay-{secrets.token_hex(8)}"
-        self._token, self._until = b"", 0.0
+        self._tokens: dict[str, tuple[bytes, float]] = {}
         self._wrong: list[float] = []
         self._locked = 0.0
         self._sessions: dict[bytes, BrowserSession] = {}
 
-    def new_token(self) -> str:
-        """Return a new token. An earlier one is void."""
+    def new_token(self, way: str) -> str:
+        """Return a new token. An earlier one that was to be handed over in the same `way` is void."""
         token = secrets.token_urlsafe(32)
-        self._token, self._until = _hash(token), time.monotonic() + TOKEN_SECONDS
+        self._tokens[way] = _hash(token), time.monotonic() + TOKEN_SECONDS
         return token
 
-    def open(self, token: str) -> str:
-        """Use a token up, and return the cookie of a new session. Raise NotAllowed, or TooMany."""
-        now = time.monotonic()
+    def open(self, token: str, ways: Collection[str]) -> str:
+        """Use up a token of one of these ways, and return the cookie of a new session.
+
+        Raise NotAllowed for another one, and TooMany after WRONG of them.
+        """
+        now, given = time.monotonic(), _hash(token)
         if now < self._locked:
             raise TooMany("too many wrong tokens. Wait a minute, then take a new address from `relay web`.")
-        if not secrets.compare_digest(_hash(token), self._token) or now >= self._until:
-            self._wrong = [at for at in self._wrong if at > now - LOCKED_SECONDS] + [now]
-            if len(self._wrong) >= WRONG:
-                self._locked, self._wrong = now + LOCKED_SECONDS, []
-            raise NotAllowed(
-                "this address has been used, or is too old. Enter in the terminal of `relay web` prints another."
-            )
-        self._token = b""
+        for way, (right, until) in self._tokens.items():
+            if secrets.compare_digest(given, right) and way in ways and now < until:
+                del self._tokens[way]
+                return self._begin()
+        self._wrong = [*(at for at in self._wrong if at > now - LOCKED_SECONDS), now]
+        if len(self._wrong) >= WRONG:
+            self._locked, self._wrong = now + LOCKED_SECONDS, []
+        raise NotAllowed(
+            "this address has been used, or is too old. Enter in the terminal of `relay web` prints another."
+        )
+
+    def _begin(self) -> str:
         if len(self._sessions) >= MOST_SESSIONS:
             oldest = min(self._sessions, key=lambda each: self._sessions[each].used)
             self._sessions.pop(oldest).close()

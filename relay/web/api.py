@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +33,15 @@ from relay.home import Home
 from relay.message import State
 from relay.messaging.ledger import Ledger
 from relay.names import key
-from relay.web.access import Access, BrowserSession, TooMany
+from relay.recording import store
+from relay.recording.asciicast import Cast
+from relay.replay import timeline
+from relay.replay.export import export
+from relay.web.access import OPENED, PRINTED, Access, BrowserSession, TooMany
 from relay.web.commands import Commands, Outcome
 from relay.web.events import Watch
-from relay.web.gate import MAX_BODY, SESSION, Refused
+from relay.web.gate import MAX_BODY, PEER, SESSION, Refused
+from relay.web.peers import Whose
 from relay.web.terminals import Terminals
 
 BODY_SECONDS = 10.0
@@ -42,6 +49,9 @@ BODY_SECONDS = 10.0
 
 LATEST, MOST = 200, 1000
 """Messages and lines of a page, by default and at most."""
+
+PIECE = 64 << 10
+"""Bytes of a recording that are sent at a time."""
 
 STATIC = Path(__file__).parent / "static"
 
@@ -94,6 +104,11 @@ class Api:
                 Route("/api/inbox/{id}/read", self.read, methods=["POST"]),
                 Route("/api/inbox/{id}/done", self.done, methods=["POST"]),
                 Route("/api/usage", self.usage),
+                Route("/api/recordings", self.recordings),
+                Route("/api/recordings/{id}", self.recording),
+                Route("/api/fleet", self.fleet),
+                Route("/api/fleet/{name}/up", self.up, methods=["POST"]),
+                Route("/api/fleet/{name}/down", self.down, methods=["POST"]),
                 Mount("/api", _nothing),
                 Mount("/", StaticFiles(directory=STATIC, html=True)),
             ],
@@ -104,7 +119,8 @@ class Api:
 
     async def log_in(self, request: Request) -> Response:
         token = _text(await _body(request), "token")
-        cookie = self._access.open(token)
+        known = request.scope["state"][PEER].whose is Whose.USER
+        cookie = self._access.open(token, {PRINTED, OPENED} if known else {PRINTED})
         response = Response(status_code=204)
         response.set_cookie(self._access.cookie, cookie, path="/", httponly=True, samesite="strict")
         return response
@@ -166,6 +182,30 @@ class Api:
     async def usage(self, request: Request) -> Response:
         return _json((await self._commands.run("usage", "--json", *_in_team(request))).value())
 
+    async def recordings(self, request: Request) -> Response:
+        rows = (await self._commands.run("replay", "--json", *_in_team(request))).value()
+        for row in rows:
+            del row["files"]  # no path leaves the machine
+            row["id"] = _recording_id(*(row[each] for each in ("team", "name", "session", "began")))
+        return _json(rows)
+
+    async def recording(self, request: Request) -> Response:
+        id = request.path_params["id"]
+
+        def chosen() -> Iterator[bytes]:
+            for each in store.recordings(self._home.recordings):
+                first = each.first
+                if _recording_id(first.team, first.name, first.session, first.began) == id:
+                    cast = Cast(*each.paths)
+                    return export(cast, timeline.read(cast))
+            raise RecordingError("there is no such recording any more.")
+
+        lines = await asyncio.to_thread(chosen)
+        return StreamingResponse(_pieces(lines), media_type="application/x-asciicast")
+
+    async def fleet(self, _: Request) -> Response:
+        return _json((await self._commands.run("up", "--dry-run", "--json")).value())
+
     # What the user does.
 
     async def answer(self, request: Request) -> Response:
@@ -213,6 +253,14 @@ class Api:
         argv = ("inbox", "--json", "done", "--", request.path_params["id"])
         return _result(await self._commands.run(*argv))
 
+    async def up(self, request: Request) -> Response:
+        await _body(request)
+        return _result(await self._commands.run("up", "--json", "--", request.path_params["name"]))
+
+    async def down(self, request: Request) -> Response:
+        await _body(request)
+        return _result(await self._commands.run("down", "--json", "--", request.path_params["name"]))
+
     async def _look(self, team: str | None) -> board.Board:
         """Return what `board.look` does; of several pages that ask at once, one looks."""
         look = self._looks.get(team)
@@ -239,6 +287,22 @@ async def _body(request: Request) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise UsageError("the request must be a JSON object.")
     return found
+
+
+def _recording_id(*about: object) -> str:
+    """Return an id that says nothing about the recording's path. about: its team, name, session and time."""
+    return hashlib.sha256(json.dumps(about).encode()).hexdigest()[:32]
+
+
+def _pieces(lines: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield the lines in pieces that are worth a thread's turn."""
+    piece = bytearray()
+    for line in lines:
+        piece += line
+        if len(piece) >= PIECE:
+            yield bytes(piece)
+            piece.clear()
+    yield bytes(piece)
 
 
 def _text(body: dict[str, Any], name: str) -> str:

@@ -2,8 +2,8 @@
 
     server ─ socket ─→ launcher ─ fork ─→ `relay COMMAND`
 
-A command is the same code as in a terminal, with the same guard, limits and journal. What it is given stands on
-no command line. The launcher is forked before the server has threads, connections or secrets.
+A command is the same code as in a terminal, with the same guard, limits and journal. What it is given stands
+on no command line. The launcher is forked before the server has threads, connections or secrets.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ import json
 import threading
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from relay.control import board
@@ -75,6 +76,8 @@ class Watch:
 
     def page(self) -> Page:
         """Return a new page; its `events` say at first that everything has changed."""
+        if len(self._pages) >= MOST_PAGES:
+            next(iter(self._pages)).close()
         page = Page(self._pages)
         self._pages.add(page)
         self._wanted.set()
@@ -113,4 +116,17 @@ class Watch:
             found: Board = board.look(self._home)
         except RelayError as error:
             return dict.fromkeys(EVERYTHING, str(error))
-        return {"agents": [each.public() for each in found.entries], "inbox": found.inbox, "messages": 0}
+        return {
+            "agents": [each.public() for each in found.entries],
+            "inbox": found.inbox,
+            "messages": [_written(Path(f"{self._home.ledger}{each}")) for each in ("", "-wal")],
+        }
+
+
+def _written(file: Path) -> tuple[int, int] | None:
+    """Return what changes whenever the file is written; None if there is none."""
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size

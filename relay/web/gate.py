@@ -2,8 +2,8 @@
 
     whose process ─ Host ─ Origin ─ for a change: POST or DELETE, JSON, X-Relay ─ cookie
 
-A page of another server cannot set the header X-Relay without leave (CORS), and gets none. A name that resolves
-to this machine is no Host of this server (DNS rebinding).
+A page of another server cannot set the header X-Relay without leave (CORS), and gets none. A name that
+resolves to this machine is no Host of this server (DNS rebinding).
 """
 
 from __future__ import annotations

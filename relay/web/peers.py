@@ -10,7 +10,6 @@ import os
 import socket
 import struct
 import sys
-from collections.abc import Iterator
 from contextlib import suppress
 from enum import StrEnum
 
@@ -37,6 +36,9 @@ class Peer:
 
 UNKNOWN = Peer(Whose.UNKNOWN)
 
+_RANK = (Whose.USER, Whose.UNKNOWN, Whose.AGENT)
+"""Of several holders, the last one of these counts."""
+
 _ESTABLISHED = "01"  # TCP_ESTABLISHED, <net/tcp_states.h>
 
 
@@ -57,13 +59,11 @@ def peer_of(home: Home, port: int, server_port: int) -> Peer:
     if bool(sys.platform != "linux"):
         return UNKNOWN
     inode = _inode(port, server_port)
-    holders = [*_holders(inode)] if inode else []
+    holders = _holders(inode) if inode else []
     if not holders or _inode(port, server_port) != inode:
         return UNKNOWN  # it has ended, or is another user's
     found = [_whose(home, pid) for pid in holders]
-    return next(
-        (each for whose in (Whose.AGENT, Whose.UNKNOWN) for each in found if each.whose == whose), found[0]
-    )
+    return max(found, key=lambda each: _RANK.index(each.whose))
 
 
 def _whose(home: Home, pid: int) -> Peer:
@@ -84,26 +84,48 @@ def _inode(port: int, server_port: int) -> int:
         with suppress(OSError), open(f"/proc/net/{table}", encoding="ascii") as rows:
             for row in rows:
                 if ends in row:
-                    return int(row.split()[9])
+                    _, _, _, _, _, _, _, user, _, inode, *_ = row.split()
+                    return int(inode) if int(user) == os.getuid() else 0
     return 0
 
 
-def _holders(inode: int) -> Iterator[int]:
-    """Yield the processes that hold the socket, as far as this user may know."""
-    link = f"socket:[{inode}]"
-    for name in os.listdir("/proc"):  # noqa: PTH208 (much quicker)
-        if name.isdigit() and _holds(name, link):
-            yield int(name)
+def _holders(inode: int) -> list[int]:
+    """Return the processes that hold the socket; or, if none does that can be seen, all that could.
+
+    A process that was given other rights, such as the part of sshd that forwards a port, hides its descriptors
+    from its own user, too.
+    """
+    link, seen, holders, hidden = f"socket:[{inode}]", set[str](), list[int](), list[int]()
+    while fresh := {name for name in os.listdir("/proc") if name.isdigit()} - seen:  # noqa: PTH208
+        seen |= fresh  # a holder may have forked, and ended, since the last look
+        for name in fresh:
+            holds = _holds(name, link)
+            if holds:
+                holders.append(int(name))
+            elif holds is None and _is_own(name):
+                hidden.append(int(name))
+    return holders or hidden
 
 
-def _holds(pid: str, link: str) -> bool:
+def _holds(pid: str, link: str) -> bool | None:
+    """Return True if the process has a descriptor of `link`; None if that cannot be seen."""
     folder = f"/proc/{pid}/fd"
     try:
-        descriptors = os.listdir(folder)  # noqa: PTH208
+        for fd in os.listdir(folder):  # noqa: PTH208 (much quicker)
+            with suppress(FileNotFoundError):
+                if os.readlink(f"{folder}/{fd}") == link:  # noqa: PTH115
+                    return True
+    except PermissionError:
+        return None
     except OSError:
-        return False  # another user's, or it has ended
-    for fd in descriptors:
-        with suppress(OSError):
-            if os.readlink(f"{folder}/{fd}") == link:  # noqa: PTH115 (much quicker)
-                return True
+        pass  # it has ended
+    return False
+
+
+def _is_own(pid: str) -> bool:
+    """Return True if the process may be this user's: one of its user ids is."""
+    with suppress(OSError), open(f"/proc/{pid}/status", "rb") as status:
+        for line in status:
+            if line.startswith(b"Uid:"):
+                return str(os.getuid()).encode() in line.split()[1:]
     return False

@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import socket
+import subprocess
 from collections.abc import Callable, Iterator
 
 import uvicorn
@@ -15,7 +16,7 @@ from starlette.types import ASGIApp
 
 from relay.errors import RelayError
 from relay.home import Home
-from relay.web.access import Access
+from relay.web.access import OPENED, PRINTED, Access
 from relay.web.api import Api
 from relay.web.commands import Commands
 from relay.web.connections import IDLE_SECONDS, MAX_HEAD, Connections
@@ -35,10 +36,15 @@ BACKLOG = 64
 HOST = "127.0.0.1"
 
 
-def serve(home: Home, commands: Commands, port: int | None, show: Callable[[str], None]) -> int:
-    """Serve until a signal ends it; return the exit code. show: called with each new address to open."""
+def serve(
+    home: Home, commands: Commands, port: int | None, show: Callable[[str], None], browser: str | None
+) -> int:
+    """Serve until a signal ends it; return the exit code.
+
+    show: called with each new address to open. browser: the program to open one with, if any.
+    """
     with _listen(port) as listener:
-        server = _Server(home, commands, listener, show)
+        server = _Server(home, commands, listener, show, browser)
         asyncio.run(server.serve([listener]))
     return server.code
 
@@ -59,8 +65,14 @@ def _listen(port: int | None) -> socket.socket:
 
 class _Server(uvicorn.Server):
     def __init__(
-        self, home: Home, commands: Commands, listener: socket.socket, show: Callable[[str], None]
+        self,
+        home: Home,
+        commands: Commands,
+        listener: socket.socket,
+        show: Callable[[str], None],
+        browser: str | None,
     ) -> None:
+        self._browser = browser
         self.code = 0
         self._port: int = listener.getsockname()[1]
         self._show = show
@@ -93,6 +105,8 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self._pair()
+        if self._browser is not None:
+            self._open(self._browser)
         with contextlib.suppress(OSError, PermissionError):  # standard input is closed, or a file
             asyncio.get_running_loop().add_reader(0, self._on_key)
 
@@ -103,7 +117,20 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
     def _pair(self) -> None:
-        self._show(f"http://{HOST}:{self._port}/#{self._access.new_token()}")
+        self._show(self._address(PRINTED))
+
+    def _open(self, browser: str) -> None:
+        """Open the page in the user's browser, whose command line gets a token of its own."""
+        subprocess.Popen(
+            [browser, self._address(OPENED)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def _address(self, way: str) -> str:
+        return f"http://{HOST}:{self._port}/#{self._access.new_token(way)}"
 
     def _on_key(self) -> None:
         """Show a new address when the user presses Enter."""

@@ -3,8 +3,8 @@
     view:     session ─ view_stream ─→ server ─→ page
     control:  shim ←─ a terminal of the server's, with `relay attach` in it ─→ server ←─→ page
 
-A page acknowledges what it has drawn. The server reads no more while LIMIT is not acknowledged, so nothing piles
-up here: a session repaints a slow view, and a shim waits for no terminal.
+A page acknowledges what it has drawn. The server reads no more while LIMIT is not acknowledged, so nothing
+piles up here: a session repaints a slow view, and a shim waits for no terminal.
 """
 
 from __future__ import annotations
