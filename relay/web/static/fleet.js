@@ -5,6 +5,8 @@ import { get, post } from "./api.js";
 import { button, confirm, el, empty, heading, keyed, notify, say, set } from "./dom.js";
 import { board, refresh } from "./live.js";
 
+const PLAIN = new Set(["start", "running"]); // what the state says already
+
 export function open(main) {
   let plan = null; // what `relay up` would do: [{ name, action, text }]
 
@@ -26,7 +28,10 @@ export function open(main) {
   function draw() {
     if (plan === null) return;
     const members = new Map();
-    for (const { name, text } of plan) members.set(name, { name, texts: [...(members.get(name)?.texts ?? []), text] });
+    for (const { name, action, text } of plan) {
+      const texts = members.get(name)?.texts ?? [];
+      members.set(name, { name, texts: PLAIN.has(action) ? texts : [...texts, text] });
+    }
     nothing.hidden = members.size > 0;
     keyed(rows, [...members.values()], (member) => member.name, (member) => memberRow(member, load));
   }
@@ -69,7 +74,7 @@ function memberRow({ name }, reload) {
       set(each, "href", agent ? agentLink(agent, ...more) : null);
     }
     log.hidden = !agent;
-    say(about, texts.join(" "));
+    say(about, [agent?.line, ...texts].filter(Boolean).join(" · "));
     start.hidden = runs;
     stop.hidden = !runs;
   };

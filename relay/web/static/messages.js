@@ -1,7 +1,7 @@
 /** What the agents and the user wrote to each other, by thread. */
 
 import { get } from "./api.js";
-import { el, empty, heading, keyed, say, set } from "./dom.js";
+import { el, empty, heading, icon, keyed, say, set } from "./dom.js";
 import { many, time } from "./format.js";
 import { board, filter } from "./live.js";
 import { sendBox } from "./send.js";
@@ -19,7 +19,7 @@ export function open(main) {
   const teamOf = () => chosen()?.at(-1).team ?? board.entries?.find((entry) => entry.group !== "done")?.team;
   const names = () => [...new Set((board.entries ?? []).filter((each) => each.group !== "done").map((each) => each.name))];
   const send = sendBox({ team: teamOf, names });
-  const back = el("a.button.plain.back", { href: "#/messages", "aria-label": "Back to all threads" }, "‹");
+  const back = el("a.button.plain.back", { href: "#/messages", "aria-label": "Back to all threads" }, icon("back"));
   const right = el("section.detail", { "aria-label": "The chosen thread" }, el("div.heading", {}, back, title), list, send);
   main.append(el("section.list", { "aria-label": "Threads" }, heading("Messages"), threads, nothing), right);
   nothing.hidden = true;
@@ -37,7 +37,7 @@ export function open(main) {
   const byThread = () => {
     const found = new Map();
     for (const message of all ?? []) {
-      const key = `${message.team}/${message.thread}`;
+      const key = `${message.team}/${message.thread ?? message.id}`; // that of a thread is its first message's
       if (!found.has(key)) found.set(key, []);
       found.get(key).push(message);
     }
@@ -79,6 +79,7 @@ export function open(main) {
   };
 }
 
+/** Who writes to whom: a channel stands for its members. */
 function namesOf(messages) {
   return [...new Set(messages.flatMap((message) => [message.from, message.channel ? `#${message.channel}` : message.to]))];
 }

@@ -10,7 +10,7 @@ const SPEEDS = [0.5, 1, 2, 4, 8, 16];
 
 export function open(main) {
   let all = null;
-  let chosen = null; // { id, close() }
+  let chosen; // { id, close() }, or null
 
   const rows = el("ul.casts");
   const nothing = empty("There are no recordings.", "relay records each session while it runs.");
@@ -38,10 +38,11 @@ export function open(main) {
 
   return {
     async go([id]) {
-      if (id !== chosen?.id) {
+      if (chosen === undefined || id !== chosen?.id) {
         chosen?.close();
         detail.replaceChildren();
         chosen = id ? { id, ...playerPane(detail, id) } : null;
+        if (!id) detail.append(empty("No recording is chosen.", "It plays here, as it looked in the agent's terminal."));
       }
       main.classList.toggle("chosen", chosen !== null);
       if (all === null) await load();
@@ -65,8 +66,7 @@ function castRow(cast) {
   );
   const row = el("li", {}, link);
   row.update = (now) => {
-    const length = now.running ? "still running" : clock(now.seconds ?? 0);
-    say(facts, [now.team, length, bytes(now.bytes ?? 0)].filter(Boolean).join(" · "));
+    say(facts, [now.team, now.seconds === null ? "" : clock(now.seconds), now.running ? "still running" : "", bytes(now.bytes)].filter(Boolean).join(" · "));
   };
   return row;
 }

@@ -20,7 +20,9 @@ def browser() -> Iterator[Any]:
     """Yield a headless Chromium: the one that CHROMIUM names, or the first in PATH."""
     path = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
     if path is None:
-        pytest.skip("CHROMIUM IS NOT INSTALLED: the pages of `relay web` were not tested. Install it, or set CHROMIUM.")
+        pytest.skip(
+            "CHROMIUM IS NOT INSTALLED: `relay web`'s pages were not tested. Install it, or set CHROMIUM."
+        )
     from playwright.sync_api import sync_playwright
 
     sandbox = [] if os.geteuid() else ["--no-sandbox"]  # Chromium as root has no sandbox
@@ -38,8 +40,15 @@ def server(browser: Any, shared: Relay) -> Iterator[Server]:
     server.close()
 
 
-@pytest.fixture
-def pages(browser: Any, server: Server) -> Iterator[Pages]:
+@pytest.fixture(scope="module")
+def _pages(browser: Any, server: Server) -> Iterator[Pages]:
     pages = Pages(browser, server)
     yield pages
     pages.close()
+
+
+@pytest.fixture
+def pages(_pages: Pages) -> Iterator[Pages]:
+    """Yield the pages of the module's server. Errors in them and requests to elsewhere fail the test."""
+    yield _pages
+    _pages.finish()

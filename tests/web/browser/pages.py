@@ -51,32 +51,40 @@ class Server:
 
 
 class Pages:
-    """Pages of one server. Each fails its test for an error in a script, or a request to elsewhere."""
+    """Pages of one server, in a user agent that has signed in.
+
+    problems: what scripts failed at, and what the browser complained about; a test must have none at its end.
+    """
 
     def __init__(self, browser: Any, server: Server) -> None:
         self.server = server
         self.problems: list[str] = []
-        self.requests: list[str] = []
+        self._requests: list[str] = []
         self._browser = browser
+        self._signed_in: Any = None
         self._contexts: list[Any] = []
 
     def context(self, **options: Any) -> Any:
-        """Return a new user agent, with no cookies."""
+        """Return a new user agent, without cookies."""
         context = self._browser.new_context(**{"viewport": SIZE, **options})
         context.set_default_timeout(PATIENCE * 1000)
         self._contexts.append(context)
         return context
 
-    def open(self, route: str = "", **options: Any) -> Any:
-        """Return a page that has signed in, at a route such as "#/inbox"."""
-        page = self.context(**options).new_page()
+    def open(self, route: str = "#/agents", **options: Any) -> Any:
+        """Return a page at a route. options: of a user agent of its own."""
+        fresh = bool(options) or self._signed_in is None
+        context = self.context(**options) if fresh else self._signed_in
+        if not options:
+            self._signed_in = context
+        page = context.new_page()
         page.on("pageerror", lambda error: self.problems.append(f"{error}\n{error.stack}"))
         page.on("console", self._note)
-        page.on("request", lambda request: self.requests.append(request.url))
-        page.on("websocket", lambda socket: self.requests.append(socket.url))
-        page.goto(self.server.link())
-        page.get_by_role("heading", name="Agents").wait_for()
-        if route:
+        page.on("request", lambda request: self._requests.append(request.url))
+        page.on("websocket", lambda socket: self._requests.append(socket.url))
+        page.goto(self.server.link() if fresh else f"{self.server.address}/{route}")
+        page.locator("main h1, main h2").first.wait_for(state="attached")
+        if fresh:
             self.go(page, route)
         return page
 
@@ -88,11 +96,24 @@ class Pages:
         if message.type in {"error", "warning"}:
             self.problems.append(f"{message.text} ({message.location})")
 
-    def close(self) -> None:
+    def finish(self) -> None:
+        """Close what a test has opened. Raise AssertionError for problems, and requests to elsewhere."""
         for context in self._contexts:
-            context.close()
-        elsewhere = [
-            url for url in self.requests if f"127.0.0.1:{self.server.port}/" not in url and url[:5] != "data:"
-        ]
+            if context is not self._signed_in:
+                context.close()
+        self._contexts.clear()
+        for page in self._signed_in.pages if self._signed_in else ():
+            page.close()
+        problems, self.problems = self.problems, []
+        own = (f"http://127.0.0.1:{self.server.port}/", f"ws://127.0.0.1:{self.server.port}/")
+        elsewhere = [url for url in self._requests if not url.startswith(own)]
         assert not elsewhere
-        assert not self.problems, "\n".join(self.problems)
+        assert not problems, "\n".join(problems)
+
+    def sign_out(self) -> None:
+        """Forget the user agent that has signed in: the next page is one of another."""
+        self._signed_in = None
+
+    def close(self) -> None:
+        if self._signed_in:
+            self._signed_in.close()

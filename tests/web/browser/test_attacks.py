@@ -1,4 +1,4 @@
-"""What another page in the same browser tries: requests, sockets, frames, another name, another server's cookie."""
+"""What other pages in the same browser try: requests, sockets, frames, another name, another's cookie."""
 
 from __future__ import annotations
 
@@ -16,13 +16,17 @@ from web.browser.pages import Pages, Server
 
 TRIES = """async (address) => {
     const found = {};
-    const attempt = async (name, run) => { try { found[name] = await run(); } catch { found[name] = "blocked"; } };
-    const json = { "Content-Type": "application/json", "X-Relay": "1" };
-    await attempt("get", async () => (await fetch(address + "/api/agents", { credentials: "include" })).status);
-    await attempt("post", async () => (await fetch(address + "/api/messages", {
-        method: "POST", credentials: "include", headers: json, body: '{"to": "Ann", "text": "hi"}' })).status);
-    await attempt("simple", async () => (await fetch(address + "/api/messages", {
-        method: "POST", credentials: "include", mode: "no-cors", body: '{"to": "Ann", "text": "hi"}' })).type);
+    const attempt = async (name, run) => {
+        try { found[name] = await run(); } catch { found[name] = "blocked"; }
+    };
+    const get = { credentials: "include" };
+    const post = { ...get, method: "POST", body: '{"to": "Ann", "text": "hi"}' };
+    const headers = { "Content-Type": "application/json", "X-Relay": "1" };
+    await attempt("get", async () => (await fetch(address + "/api/agents", get)).status);
+    await attempt("post", async () => (await fetch(address + "/api/messages", { ...post, headers })).status);
+    await attempt("simple", async () => (
+        await fetch(address + "/api/messages", { ...post, mode: "no-cors" })
+    ).type);
     await attempt("socket", () => new Promise((resolve, reject) => {
         const socket = new WebSocket(address.replace("http", "ws") + "/api/agents/Ann/terminal?mode=view");
         socket.onopen = () => resolve("open");
@@ -36,7 +40,7 @@ TRIES = """async (address) => {
     await attempt("frame", () => new Promise((resolve) => {
         const frame = document.createElement("iframe");
         frame.src = address;
-        frame.onload = () => { try { resolve(frame.contentDocument ? "empty" : "foreign"); } catch { resolve("foreign"); } };
+        frame.onload = () => resolve(frame.contentDocument ? "readable" : "foreign");
         document.body.append(frame);
     }));
     await attempt("script", () => new Promise((resolve, reject) => {
@@ -85,10 +89,14 @@ def test_a_page_of_another_port_gets_nothing(pages: Pages, evil: str, shared: Re
     assert json.loads(shared("messages", "--json").stdout) == []
 
 
-def test_a_name_that_resolves_to_this_machine_gets_nothing(browser: Any, server: Server, pages: Pages) -> None:
+def test_a_name_that_resolves_to_this_machine_gets_nothing(
+    browser: Any, server: Server, pages: Pages
+) -> None:
     """DNS rebinding: to the browser, the page and the server have the same origin."""
     page = pages.open()
-    answer = page.request.get(f"{server.address}/api/agents", headers={"Host": f"rebound.example:{server.port}"})
+    answer = page.request.get(
+        f"{server.address}/api/agents", headers={"Host": f"rebound.example:{server.port}"}
+    )
     assert answer.status == 403
     rebound = page.context.new_page()
     rebound.goto(f"http://rebound.localhost:{server.port}/")  # browsers resolve *.localhost themselves
@@ -96,7 +104,7 @@ def test_a_name_that_resolves_to_this_machine_gets_nothing(browser: Any, server:
 
 
 def test_a_cookie_is_of_one_run(browser: Any, pages: Pages, shared: Relay) -> None:
-    """Another server on this machine gets the cookie, as cookies ignore ports; its value opens nothing elsewhere."""
+    """Cookies ignore ports: another server gets it. It opens nothing there, nor by another name."""
     page = pages.open()
     (cookie,) = page.context.cookies()
     assert cookie["httpOnly"] and cookie["sameSite"] == "Strict" and cookie["path"] == "/"

@@ -1,4 +1,4 @@
-"""The pages in a browser: the list follows the agents, a question is answered by a click, agents' words are text."""
+"""The pages in a browser: they follow the agents, a click answers a question, agents' words are text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from session.fake_agent import FakeAgent, messages
 from support import Relay, wait_until
-from web.browser.pages import Pages
+from web.browser.pages import Pages, Server
 
 MENU = Path(__file__).parents[2] / "fakes" / "agent_menu.py"
 
@@ -21,6 +21,13 @@ HTML = "<img src=x onerror=alert(1)><b>bold</b>"
 
 ROUTES = ("#/agents", "#/agents/default/Ann", "#/agents/default/Ann/log", "#/inbox", "#/messages", "#/fleet",
           "#/usage", "#/recordings")  # fmt: skip
+
+
+FLEET = """[agents.Cleo]
+run = "cat"
+[agents.Dan]
+run = "cat"
+"""
 
 
 class Asking:
@@ -31,11 +38,15 @@ class Asking:
         self.name = name
         self._log = relay.home / f"{name}.log"
         command = (sys.executable, MENU, "again")
-        relay("wrap", "-d", "-n", name, "--agent", "claude", "--", *command, env={"AGENT_LOG": str(self._log)})
+        relay(
+            "wrap", "-d", "-n", name, "--agent", "claude", "--", *command, env={"AGENT_LOG": str(self._log)}
+        )
         self._asks()
 
     def _asks(self) -> None:
-        wait_until(lambda: json.loads(self.relay("answer", self.name, "--json", check=False).stdout or "null"))
+        wait_until(
+            lambda: json.loads(self.relay("answer", self.name, "--json", check=False).stdout or "null")
+        )
 
     def ask_again(self) -> None:
         self._log.with_name(f"{self._log.name}.again").touch()
@@ -44,7 +55,9 @@ class Asking:
     @property
     def chosen(self) -> list[int]:
         """Return the numbers of the options that it has got."""
-        return [each["chose"] for each in map(json.loads, self._log.read_text().splitlines()) if "chose" in each]
+        return [
+            each["chose"] for each in map(json.loads, self._log.read_text().splitlines()) if "chose" in each
+        ]
 
 
 @pytest.fixture(scope="module")
@@ -150,7 +163,9 @@ def test_a_message_is_sent(pages: Pages, ann: FakeAgent) -> None:
     ann.receives("Please look at api/")
     pages.go(page, "#/messages")
     page.get_by_text("Please look at api/").wait_for()
-    assert any(each["body"] == "Please look at api/" and each["from"] == "you" for each in messages(ann.relay))
+    assert any(
+        each["body"] == "Please look at api/" and each["from"] == "you" for each in messages(ann.relay)
+    )
 
 
 def test_an_item_of_the_inbox_is_dealt_with(pages: Pages, ann: FakeAgent) -> None:
@@ -175,7 +190,9 @@ def test_stopping_asks_first(pages: Pages, shared: Relay) -> None:
 
 
 @pytest.mark.parametrize("width", [360, 1024, 2560])
-def test_no_page_is_wider_than_the_window(pages: Pages, ann: FakeAgent, width: int) -> None:
+def test_no_page_is_wider_than_the_window(pages: Pages, shared: Relay, ann: FakeAgent, width: int) -> None:
+    (shared.home / "relay.toml").write_text(FLEET)
+    shared("trust", "relay.toml")
     ann.say("x" * 400)
     page = pages.open(viewport={"width": width, "height": 800})
     for route in ROUTES:
@@ -185,14 +202,13 @@ def test_no_page_is_wider_than_the_window(pages: Pages, ann: FakeAgent, width: i
 
 
 def test_a_page_without_its_server_says_so_and_needs_a_new_link(browser: Any, shared: Relay) -> None:
-    from web.browser.pages import Server
-
     server = Server(shared)
     pages = Pages(browser, server)
     page = pages.open()
     server.close()
     page.get_by_role("alert").get_by_text("relay web has ended").wait_for()
     pages.problems.clear()  # the browser reports each request that fails
+    pages.finish()
     pages.close()
 
 
@@ -201,6 +217,7 @@ def test_logging_out_ends_the_session(pages: Pages, ann: FakeAgent) -> None:
     other = page.context.new_page()
     other.goto(pages.server.address)
     other.get_by_role("heading", name="Agents").wait_for()
+    pages.sign_out()
     page.get_by_role("button", name="Log out").click()
     page.get_by_role("heading", name="Connect to relay").wait_for()
     other.get_by_role("heading", name="Connect to relay").wait_for()

@@ -1,4 +1,4 @@
-"""An agent's terminal in a page: it shows what the agent draws, types only in control, and does nothing else."""
+"""A terminal in a page: it shows what the agent draws, types only in control, and does nothing else."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from session.fake_agent import FakeAgent
-from support import Relay, wait_until
+from support import Relay
 from web.browser.pages import Pages
 
 TERMINAL = "#/agents/default/Ann"
@@ -19,6 +19,19 @@ REACHING_OUT = (
     "\\x1b]8;;http://127.0.0.1:1/owned\\x1b\\\\a link\\x1b]8;;\\x1b\\\\"
     "\\x1b]9;owned\\x07\\x1b]777;notify;owned;owned\\x07"
 )
+
+
+COUNTING = """() => {
+    window.received = 0;
+    const { WebSocket } = window;
+    window.WebSocket = class extends WebSocket {
+        constructor(...given) {
+            super(...given);
+            this.addEventListener("message", ({ data }) => { window.received += data.byteLength ?? 0; });
+        }
+    };
+}"""
+"""Counts the bytes that WebSockets receive."""
 
 
 @pytest.fixture(scope="module")
@@ -102,19 +115,19 @@ def test_a_flood_keeps_the_page_alive(pages: Pages, shared: Relay, ann: FakeAgen
     """The agent prints as fast as it can; the page draws what it can, and holds back the rest."""
     code = "import os\nblock = b'x' * 78 + b'\\r\\n'\nwhile True: os.write(1, block * 800)"
     shared("wrap", "-d", "-n", "Flood", "--", sys.executable, "-c", code)
-    page = pages.open("#/agents/default/Flood")
+    page = pages.open("#/agents", reduced_motion="reduce")
+    page.evaluate(COUNTING)
+    pages.go(page, "#/agents/default/Flood")
     client = page.context.new_cdp_session(page)
-    received = [0]
-    client.on(
-        "Network.webSocketFrameReceived",
-        lambda frame: received.__setitem__(0, received[0] + len(frame["response"]["payloadData"])),
-    )
-    client.send("Network.enable")
-    heap = "performance.memory.usedJSHeapSize"
-    wait_until(lambda: page.evaluate("1") and received[0] > 20e6)
-    before = page.evaluate(heap)
-    wait_until(lambda: page.evaluate("1") and received[0] > 60e6)
-    assert page.evaluate(heap) - before < 40e6
+
+    def heap_after(megabytes: int) -> float:
+        """Return the size of the page's heap, in megabytes, when it has got so many."""
+        page.wait_for_function("megabytes => received > megabytes * 1e6", arg=megabytes)
+        client.send("HeapProfiler.collectGarbage")
+        return float(client.send("Runtime.getHeapUsage")["usedSize"]) / 1e6
+
+    before = heap_after(4)
+    assert heap_after(16) < before + 4
     ann.say("not delayed")
     page.locator(".agent[data-agent='default/Ann']").get_by_text("not delayed").wait_for()
     shared("stop", "--now", "Flood")
