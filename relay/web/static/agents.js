@@ -6,6 +6,7 @@ import { many, money, showSince, tokens } from "./format.js";
 import { board } from "./live.js";
 import { hasMoved, questionCard } from "./question.js";
 
+const FEW = 8; // agents that need no filter
 const GROUPS = ["needs you", "working", "waiting", "done"];
 
 export function agentLink(agent, ...more) {
@@ -17,15 +18,17 @@ export function open(main) {
 
   const groups = el("div.groups");
   const summary = el("p.summary");
-  const list = el("section.list", { "aria-label": "Agents" }, heading("Agents", summary), groups);
+  const search = el("input.filter", { type: "search", placeholder: "Filter", "aria-label": "Filter", oninput: draw });
+  const list = el("section.list", { "aria-label": "Agents" }, heading("Agents", summary, search), groups);
   const detail = el("section.detail", { "aria-label": "The chosen agent" });
   main.append(list, detail);
 
   function draw() {
-    const entries = board.entries;
-    if (entries === null) return;
-    say(summary, entries.length ? summarize(entries) : "");
-    if (!entries.length) {
+    if (board.entries === null) return;
+    const entries = board.entries.filter(matches(search.value));
+    search.hidden = board.entries.length < FEW;
+    say(summary, board.entries.length ? summarize(board.entries) : "");
+    if (!board.entries.length) {
       const text = "Start one in a terminal: `relay wrap claude`, or `relay up` for a fleet.";
       groups.replaceChildren(empty("There are no agents.", text));
       return;
@@ -40,11 +43,15 @@ export function open(main) {
     chosen?.page.update();
   }
 
+  const linkOf = (key) => groups.querySelector(`[data-agent="${CSS.escape(key)}"] a`);
+  const focusOn = (element) => element?.focus({ preventScroll: true });
+
   return {
     go(parts) {
       const [team, name, ...more] = parts;
       const key = name ? `${team}/${name}` : null;
-      if (key !== chosen?.key) {
+      const before = chosen?.key ?? null;
+      if (key !== before) {
         chosen?.page.close();
         detail.replaceChildren();
         chosen = key ? { key, page: agentPage(detail, team, name) } : null;
@@ -52,11 +59,21 @@ export function open(main) {
       chosen?.page.go(more);
       main.classList.toggle("chosen", chosen !== null);
       draw();
+      if (key !== before) focusOn(key ? detail.querySelector("h2") : linkOf(before));
     },
     update: draw,
     close() {
       chosen?.page.close();
     },
+  };
+}
+
+/** Return whether an entry has all of these words, in its name, state, branch, team, or what it says. */
+function matches(text) {
+  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+  return (entry) => {
+    const all = [entry.name, entry.team, entry.agent, entry.state, entry.branch, entry.line].join(" ").toLowerCase();
+    return words.every((word) => all.includes(word));
   };
 }
 

@@ -3,7 +3,7 @@
 const IDLE = 2; // seconds: the longest pause between two events
 
 /**
- * Parse an asciicast into { title, columns, rows, events }. An event is { at, data } for output, or
+ * Parse an asciicast into { columns, rows, events }. An event is { at, data } for output, or
  * { at, columns, rows } for a new size; at: seconds, with long pauses shortened. What cannot be read ends it.
  */
 export function parse(text) {
@@ -31,7 +31,7 @@ export function parse(text) {
       if (columns > 0 && rows > 0) events.push({ at, columns, rows });
     }
   }
-  return { title: header.title ?? "", columns: size[0], rows: size[1], events };
+  return { columns: size[0], rows: size[1], events };
 }
 
 export class Player {

@@ -5,6 +5,7 @@ import { button, el, empty, heading, icon, keyed, say, set } from "./dom.js";
 import { bytes, clock, time } from "./format.js";
 import { filter } from "./live.js";
 import { Player } from "./player.js";
+import { zoomButtons } from "./terminal.js";
 
 const SPEEDS = [0.5, 1, 2, 4, 8, 16];
 
@@ -25,7 +26,6 @@ export function open(main) {
       nothing.hidden = false;
       return say(nothing.lastElementChild, error.message);
     }
-    draw();
   }
 
   function draw() {
@@ -38,15 +38,15 @@ export function open(main) {
 
   return {
     async go([id]) {
+      if (all === null) await load();
       if (chosen === undefined || id !== chosen?.id) {
         chosen?.close();
         detail.replaceChildren();
-        chosen = id ? { id, ...playerPane(detail, id) } : null;
+        chosen = id ? { id, ...playerPane(detail, id, all?.find((each) => each.id === id)) } : null;
         if (!id) detail.append(empty("No recording is chosen.", "It plays here, as it looked in the agent's terminal."));
       }
       main.classList.toggle("chosen", chosen !== null);
-      if (all === null) await load();
-      else draw();
+      if (all !== null) draw();
     },
     update() {},
     close() {
@@ -71,12 +71,14 @@ function castRow(cast) {
   return row;
 }
 
-function playerPane(parent, id) {
+function playerPane(parent, id, cast) {
   let shown = null;
   let player = null;
   let closed = false;
 
-  const title = el("h2", { tabindex: -1 }, "Loading …");
+  const title = el("h2", { tabindex: -1 }, cast?.name ?? "Recording");
+  const about = el("p.facts", {}, cast ? `${time(cast.began)} · ${cast.command ?? ""}` : "");
+  const problem = el("p.problem", { role: "alert", hidden: true });
   const box = el("div.screen");
   const play = button(icon("play"), () => player.toggle(), { style: "primary", label: "Play" });
   const at = el("span.at", {}, "0:00");
@@ -89,9 +91,9 @@ function playerPane(parent, id) {
     { "aria-label": "Speed", onchange: () => (player.speed = Number(speed.value)) },
     ...SPEEDS.map((each) => el("option", { value: each, selected: each === 1 }, `${each}×`)),
   );
-  const controls = el("div.controls", {}, play, seek, at, speed);
+  const controls = el("div.controls", {}, play, seek, at, speed, zoomButtons(() => shown));
   const back = el("a.button.plain.back", { href: "#/recordings", "aria-label": "Back to all recordings" }, icon("back"));
-  parent.append(el("div.heading", {}, back, title), el("div.term", {}, box, controls));
+  parent.append(el("div.heading", {}, back, title), about, problem, el("div.term", {}, box, controls));
   controls.hidden = true;
 
   async function load() {
@@ -99,13 +101,13 @@ function playerPane(parent, id) {
     try {
       text = await getText(`/api/recordings/${encodeURIComponent(id)}`);
     } catch (error) {
-      return say(title, error.message);
+      problem.hidden = false;
+      return say(problem, error.message);
     }
     const { screen } = await import("./screen.js");
     if (closed) return;
     shown = screen(box, { label: "Recording" });
     player = new Player(text, shown, showPlace);
-    say(title, player.title || "Recording");
     set(seek, "max", player.length);
     controls.hidden = false;
     player.seek(0);

@@ -46,7 +46,7 @@ export function screen(parent, { columns = 80, rows = 24, label, ondata = null }
   const context = document.createElement("canvas").getContext("2d");
   context.font = `100px ${FONT}`;
   const ratio = context.measureText("W".repeat(10)).width / 1000; // of a character's width to the font's size
-  let zoom = 1;
+  let zoom = Number(localStorage.getItem("zoom")) || 1;
 
   function fit() {
     const { maxHeight, paddingLeft } = getComputedStyle(parent);
@@ -78,6 +78,7 @@ export function screen(parent, { columns = 80, rows = 24, label, ondata = null }
     },
     zoom(factor) {
       zoom = factor === 1 ? 1 : Math.min(6, Math.max(0.4, zoom * factor));
+      localStorage.setItem("zoom", zoom);
       fit();
     },
     close() {

@@ -16,6 +16,17 @@ const KEYS = [
   ["→", "C", "Right"], ["Enter", "\r"],
 ];
 
+/** Buttons for the size of a screen's text. */
+export function zoomButtons(screen) {
+  return el(
+    "div.zoom",
+    { role: "group", "aria-label": "Size of the text" },
+    button(icon("minus"), () => screen()?.zoom(1 / 1.2), { style: "plain", label: "Smaller" }),
+    button(icon("fit"), () => screen()?.zoom(1), { style: "plain", label: "Fit to the page" }),
+    button(icon("plus"), () => screen()?.zoom(1.2), { style: "plain", label: "Larger" }),
+  );
+}
+
 export function terminalPane(parent, agent) {
   let shown = null; // the screen, once xterm.js is loaded
   let socket = null;
@@ -32,13 +43,6 @@ export function terminalPane(parent, agent) {
   const size = el("span.size");
   const take = button("Take control", takeControl, { style: "primary" });
   const release = button("Release", () => connect("view"));
-  const zoom = el(
-    "div.zoom",
-    { role: "group", "aria-label": "Size of the text" },
-    button(icon("minus"), () => shown?.zoom(1 / 1.2), { style: "plain", label: "Smaller" }),
-    button(icon("fit"), () => shown?.zoom(1), { style: "plain", label: "Fit to the page" }),
-    button(icon("plus"), () => shown?.zoom(1.2), { style: "plain", label: "Larger" }),
-  );
   const box = el("div.screen");
   const bar = el(
     "div.keys",
@@ -51,7 +55,7 @@ export function terminalPane(parent, agent) {
     ),
   );
   const ctrlKey = bar.children[2];
-  const whole = el("div.term", {}, el("div.toolbar", {}, state, size, zoom, take, release), box, bar);
+  const whole = el("div.term", {}, el("div.toolbar", {}, state, size, zoomButtons(() => shown), take, release), box, bar);
   parent.append(whole);
   release.hidden = true;
 
