@@ -11,17 +11,28 @@ from typing import Any
 
 import pytest
 
+from relay.agents.usage import Spent, Tokens
+from relay.agents.usage_log import UsageLog
+from relay.home import Home
 from session.fake_agent import FakeAgent, messages
 from support import Relay, wait_until
-from web.browser.pages import Pages, Server
+from web.browser.pages import SIZE, Pages, Server
 
 MENU = Path(__file__).parents[2] / "fakes" / "agent_menu.py"
 
 HTML = "<img src=x onerror=alert(1)><b>bold</b>"
 
-ROUTES = ("#/agents", "#/agents/default/Ann", "#/agents/default/Ann/log", "#/inbox", "#/messages", "#/fleet",
-          "#/usage", "#/recordings")  # fmt: skip
-
+ROUTES = {
+    "#/agents": "xxx",
+    "#/agents/default/Ann": "Live view",
+    "#/agents/default/Ann/log": "xxx",
+    "#/inbox": "Inbox",
+    "#/messages": "Messages",
+    "#/fleet": "Cleo",
+    "#/recordings": "still running",
+    "#/usage": "an-account",
+}
+"""What each page shows."""
 
 FLEET = """[agents.Cleo]
 run = "cat"
@@ -108,6 +119,16 @@ def test_what_an_agent_says_is_text(pages: Pages, ann: FakeAgent) -> None:
     assert page.locator("main img, main b").count() == 0
 
 
+def test_the_policy_keeps_scripts_from_parsing_strings(pages: Pages) -> None:
+    page = pages.open()
+    for sink in (
+        "document.body.innerHTML = '<b>x</b>'",
+        "document.body.insertAdjacentHTML('beforeend', 'x')",
+    ):
+        assert page.evaluate(f"() => {{ try {{ {sink}; }} catch {{ return 'refused'; }} }}") == "refused"
+    pages.problems.clear()  # the browser reports them
+
+
 def test_a_click_answers_the_question(pages: Pages, asking: Asking) -> None:
     page = pages.open()
     card = row(page, "Ben")
@@ -189,16 +210,22 @@ def test_stopping_asks_first(pages: Pages, shared: Relay) -> None:
     page.get_by_text("Dan has stopped.").wait_for()
 
 
-@pytest.mark.parametrize("width", [360, 1024, 2560])
-def test_no_page_is_wider_than_the_window(pages: Pages, shared: Relay, ann: FakeAgent, width: int) -> None:
+def test_no_page_is_wider_than_the_window(pages: Pages, shared: Relay, ann: FakeAgent) -> None:
     (shared.home / "relay.toml").write_text(FLEET)
     shared("trust", "relay.toml")
     ann.say("x" * 400)
-    page = pages.open(viewport={"width": width, "height": 800})
-    for route in ROUTES:
+    usage = UsageLog(
+        Home.from_env(shared.environment).usage, "1", "Ann", "default", agent="claude", account="an-account"
+    )
+    usage.write(12, {"a-model": Spent(Tokens(input=1_000_000), cost=1.25)})
+    page = pages.open()
+    for route, shown in ROUTES.items():
         pages.go(page, route)
-        page.locator("main h1, main h2").first.wait_for(state="attached")
-        assert page.evaluate("document.documentElement.scrollWidth") <= width, route
+        page.locator("main").get_by_text(shown).first.wait_for()
+        for width in (360, 1024, 2560):
+            page.set_viewport_size({"width": width, "height": 800})
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, (route, width)
+        page.set_viewport_size(SIZE)
 
 
 def test_a_page_without_its_server_says_so_and_needs_a_new_link(browser: Any, shared: Relay) -> None:
