@@ -185,7 +185,7 @@ class Api:
     async def recordings(self, request: Request) -> Response:
         rows = (await self._commands.run("replay", "--json", *_in_team(request))).value()
         for row in rows:
-            del row["files"]  # no path leaves the machine
+            del row["files"]  # the id stands for them
             row["id"] = _recording_id(*(row[each] for each in ("team", "name", "session", "began")))
         return _json(rows)
 

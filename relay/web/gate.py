@@ -74,6 +74,8 @@ class Gate:
         except Refused as refused:
             if scope["type"] == "websocket":
                 await receive()
+                await send({"type": "websocket.close"})  # the status is 403
+                return
             response = JSONResponse({"error": str(refused), "type": "NotAllowed"}, refused.status)
             response.headers["Connection"] = "close"
             await response(scope, receive, sends)

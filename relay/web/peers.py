@@ -36,9 +36,6 @@ class Peer:
 
 UNKNOWN = Peer(Whose.UNKNOWN)
 
-_RANK = (Whose.USER, Whose.UNKNOWN, Whose.AGENT)
-"""Of several holders, the last one of these counts."""
-
 _ESTABLISHED = "01"  # TCP_ESTABLISHED, <net/tcp_states.h>
 
 
@@ -59,11 +56,13 @@ def peer_of(home: Home, port: int, server_port: int) -> Peer:
     if bool(sys.platform != "linux"):
         return UNKNOWN
     inode = _inode(port, server_port)
-    holders = _holders(inode) if inode else []
-    if not holders or _inode(port, server_port) != inode:
-        return UNKNOWN  # it has ended, or is another user's
-    found = [_whose(home, pid) for pid in holders]
-    return max(found, key=lambda each: _RANK.index(each.whose))
+    holders, hidden = _holders(inode) if inode else ([], [])
+    if _inode(port, server_port) != inode:
+        return UNKNOWN  # it has ended
+    found = [_whose(home, pid) for pid in holders or hidden]
+    if agents := [each for each in found if each.whose is Whose.AGENT and holders]:
+        return agents[0]
+    return found[0] if found and all(each.whose is Whose.USER for each in found) else UNKNOWN
 
 
 def _whose(home: Home, pid: int) -> Peer:
@@ -89,11 +88,10 @@ def _inode(port: int, server_port: int) -> int:
     return 0
 
 
-def _holders(inode: int) -> list[int]:
-    """Return the processes that hold the socket; or, if none does that can be seen, all that could.
+def _holders(inode: int) -> tuple[list[int], list[int]]:
+    """Return the processes that are seen to hold the socket, and this user's whose descriptors are hidden.
 
-    A process that was given other rights, such as the part of sshd that forwards a port, hides its descriptors
-    from its own user, too.
+    The part of sshd that forwards ports is one of the latter, as it has had other rights (proc_pid(5)).
     """
     link, seen, holders, hidden = f"socket:[{inode}]", set[str](), list[int](), list[int]()
     while fresh := {name for name in os.listdir("/proc") if name.isdigit()} - seen:  # noqa: PTH208
@@ -104,7 +102,7 @@ def _holders(inode: int) -> list[int]:
                 holders.append(int(name))
             elif holds is None and _is_own(name):
                 hidden.append(int(name))
-    return holders or hidden
+    return holders, hidden
 
 
 def _holds(pid: str, link: str) -> bool | None:

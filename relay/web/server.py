@@ -79,7 +79,7 @@ class _Server(uvicorn.Server):
         self._access = Access()
         self._watch = Watch(home)
         connections = Connections(home)
-        self._terminals = Terminals(home, commands)
+        self._terminals = Terminals(home)
         api = Api(home, self._access, commands, self._watch, self._terminals)
         app: ASGIApp = Gate(api.app(), home, self._port, self._access, connections)
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
