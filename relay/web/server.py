@@ -43,13 +43,13 @@ def serve(
 
     show: called with each new address to open. browser: the program to open one with, if any.
     """
-    with _listen(port) as listener:
-        server = _Server(home, commands, listener, show, browser)
+    with listen(port) as listener:
+        server = Server(home, commands, listener, show, browser)
         asyncio.run(server.serve([listener]))
     return server.code
 
 
-def _listen(port: int | None) -> socket.socket:
+def listen(port: int | None) -> socket.socket:
     """Return a socket that listens on the port (None: PORT, or any if that is in use)."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -63,7 +63,9 @@ def _listen(port: int | None) -> socket.socket:
     raise RelayError(f"cannot listen on port {port}: {why}. Choose another one with --port, or leave it out.")
 
 
-class _Server(uvicorn.Server):
+class Server(uvicorn.Server):
+    """The server of one run. code: the exit code, once it has ended."""
+
     def __init__(
         self,
         home: Home,

@@ -183,7 +183,7 @@ class _Page:
 
 
 class _Keyboard:
-    """A terminal that is attached to the agent, for its keys. It has the size that the agent's already has."""
+    """A terminal that is attached to the agent, for its keys. size: that of the agent's terminal already."""
 
     def __init__(self, agent: SessionInfo, size: tuple[int, int]) -> None:
         self._agent = agent
