@@ -33,7 +33,7 @@ _DIED = "relay failed to do that: its process has ended."
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a command ended. out, err: what it printed."""
+    """The end of a command. out, err: what it printed."""
 
     code: int
     out: str
