@@ -38,11 +38,11 @@ from relay.recording.asciicast import Cast
 from relay.replay import timeline
 from relay.replay.export import export
 from relay.web.access import OPENED, PRINTED, Access, BrowserSession, TooMany
-from relay.web.commands import Commands, Outcome
+from relay.web.commands import CommandEnd, Commands
 from relay.web.events import Watch
 from relay.web.gate import MAX_BODY, PEER, SESSION, Refused
 from relay.web.peers import Whose
-from relay.web.terminals import Terminals
+from relay.web.terminals import PageTerminals
 
 BODY_SECONDS = 10.0
 """Seconds that a request's body may take."""
@@ -74,7 +74,7 @@ class Api:
     """The routes."""
 
     def __init__(
-        self, home: Home, access: Access, commands: Commands, watch: Watch, terminals: Terminals
+        self, home: Home, access: Access, commands: Commands, watch: Watch, terminals: PageTerminals
     ) -> None:
         self._home = home
         self._access = access
@@ -333,7 +333,7 @@ def _json(value: Any) -> Response:
     return JSONResponse(value)
 
 
-def _result(outcome: Outcome) -> Response:
+def _result(outcome: CommandEnd) -> Response:
     """Return what a command that changes something has printed: 409 if it has failed."""
     return JSONResponse(outcome.value(), 200 if outcome.code == 0 else 409)
 

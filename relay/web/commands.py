@@ -32,7 +32,7 @@ _DIED = "relay failed to do that: its process has ended."
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CommandEnd:
     """The end of a command. out, err: what it printed."""
 
     code: int
@@ -63,7 +63,7 @@ class Commands:
         self._launcher.close()
         os.waitpid(self._pid, 0)
 
-    async def run(self, *argv: str, input: str = "") -> Outcome:
+    async def run(self, *argv: str, input: str = "") -> CommandEnd:
         """Run a command to its end; raise the RelayError that it raises. input: its standard input."""
         loop = asyncio.get_running_loop()
         mine, its = socket.socketpair()
@@ -87,7 +87,7 @@ class Commands:
             raise RelayError(_DIED) from None
         if "error" in said:
             raise error_from(said)
-        return Outcome(**said)
+        return CommandEnd(**said)
 
 
 def _launch(requests: socket.socket, dispatch: Dispatch) -> NoReturn:

@@ -30,10 +30,10 @@ MOST_PAGES = 64
 EVERYTHING = frozenset({"agents", "inbox", "messages"})
 
 
-class Page:
+class WatchingPage:
     """A page that wants to know. It has no queue: what changes twice is fetched once."""
 
-    def __init__(self, pages: set[Page]) -> None:
+    def __init__(self, pages: set[WatchingPage]) -> None:
         self._pages = pages
         self._changed: set[str] = {*EVERYTHING}
         self._news = asyncio.Event()
@@ -70,15 +70,15 @@ class Watch:
 
     def __init__(self, home: Home) -> None:
         self._home = home
-        self._pages: set[Page] = set()
+        self._pages: set[WatchingPage] = set()
         self._wanted, self._over = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
 
-    def page(self) -> Page:
+    def page(self) -> WatchingPage:
         """Return a new page; its `events` say at first that everything has changed."""
         if len(self._pages) >= MOST_PAGES:
             next(iter(self._pages)).close()
-        page = Page(self._pages)
+        page = WatchingPage(self._pages)
         self._pages.add(page)
         self._wanted.set()
         if self._thread is None:

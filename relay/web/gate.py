@@ -16,8 +16,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from relay.home import Home
 from relay.storage.journal import Journal
 from relay.web.access import Access
-from relay.web.connections import STATE, Connection, Connections
-from relay.web.peers import Peer, Whose
+from relay.web.connections import STATE, Connections, TcpConnection
+from relay.web.peers import TcpPeer, Whose
 
 MAX_BODY = 256 << 10
 """Bytes of a request's body."""
@@ -26,7 +26,7 @@ SESSION = "session"
 """The key of the BrowserSession in an ASGI scope's state."""
 
 PEER = "peer"
-"""The key of the Peer in an ASGI scope's state."""
+"""The key of the TcpPeer in an ASGI scope's state."""
 
 _API, _LOGIN = "/api/", "/api/session"
 
@@ -85,7 +85,7 @@ class Gate:
     async def _check(self, scope: Scope) -> None:
         headers, path = Headers(scope=scope), scope["path"]
         reads = scope["type"] == "http" and scope["method"] in {"GET", "HEAD"}
-        connection: Connection = scope["state"][STATE]
+        connection: TcpConnection = scope["state"][STATE]
         known = connection.looked_up
         peer = await connection.peer()
         if not known and peer.whose is Whose.AGENT:
@@ -128,7 +128,7 @@ class Gate:
         if not public and headers.get("sec-fetch-site", "same-origin") not in {"same-origin", "none"}:
             raise Refused(403, "this request is from a page of another server.")
 
-    def _note(self, peer: Peer) -> None:
+    def _note(self, peer: TcpPeer) -> None:
         Journal(self._home.journal, "", peer.agent).write("refused", operation="web", pid=peer.pid)
 
 

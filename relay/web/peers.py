@@ -26,7 +26,7 @@ class Whose(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Peer:
+class TcpPeer:
     """pid: one of its processes, 0 if unknown. agent: the name of the agent, if any of its home is known."""
 
     whose: Whose
@@ -34,7 +34,7 @@ class Peer:
     agent: str = ""
 
 
-UNKNOWN = Peer(Whose.UNKNOWN)
+UNKNOWN = TcpPeer(Whose.UNKNOWN)
 
 _ESTABLISHED = "01"  # TCP_ESTABLISHED, <net/tcp_states.h>
 
@@ -51,7 +51,7 @@ _TABLES = (
 )
 
 
-def peer_of(home: Home, port: int, server_port: int) -> Peer:
+def peer_of(home: Home, port: int, server_port: int) -> TcpPeer:
     """Return the process that has connected from the local `port` to this server."""
     if bool(sys.platform != "linux"):
         return UNKNOWN
@@ -65,15 +65,15 @@ def peer_of(home: Home, port: int, server_port: int) -> Peer:
     return found[0] if found and all(each.whose is Whose.USER for each in found) else UNKNOWN
 
 
-def _whose(home: Home, pid: int) -> Peer:
+def _whose(home: Home, pid: int) -> TcpPeer:
     pids = ancestors(pid)
     if (own := agent_of(home, pids)) is not None:
-        return Peer(Whose.AGENT, pid, own.name)
+        return TcpPeer(Whose.AGENT, pid, own.name)
     if any(map(belongs_to_an_agent, pids)):
-        return Peer(Whose.AGENT, pid)
+        return TcpPeer(Whose.AGENT, pid)
     if not complete(pids) or unknown(home, pids):
-        return Peer(Whose.UNKNOWN, pid)
-    return Peer(Whose.USER, pid)
+        return TcpPeer(Whose.UNKNOWN, pid)
+    return TcpPeer(Whose.USER, pid)
 
 
 def _inode(port: int, server_port: int) -> int:

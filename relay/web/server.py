@@ -22,7 +22,7 @@ from relay.web.commands import Commands
 from relay.web.connections import IDLE_SECONDS, MAX_HEAD, Connections
 from relay.web.events import Watch
 from relay.web.gate import Gate
-from relay.web.terminals import Terminals
+from relay.web.terminals import PageTerminals
 
 PORT = 7349
 """The port unless --port names another."""
@@ -81,7 +81,7 @@ class Server(uvicorn.Server):
         self._access = Access()
         self._watch = Watch(home)
         connections = Connections(home)
-        self._terminals = Terminals(home)
+        self._terminals = PageTerminals(home)
         api = Api(home, self._access, commands, self._watch, self._terminals)
         app: ASGIApp = Gate(api.app(), home, self._port, self._access, connections)
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)

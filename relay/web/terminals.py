@@ -41,7 +41,7 @@ PIECE = 32 << 10
 """Bytes of one message to a page."""
 
 MOST = 32
-"""Terminals that are open in pages at a time."""
+"""PageTerminals that are open in pages at a time."""
 
 GOES, ENDED, REFUSED, DETACHED, LOGGED_OUT = 1001, 4001, 4003, 4004, 4008
 """Close codes (RFC 6455, 7.4)."""
@@ -60,7 +60,7 @@ class _Over(Exception):
         self.code = code
 
 
-class Terminals:
+class PageTerminals:
     """All terminals that pages show."""
 
     def __init__(self, home: Home) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from relay.home import Home
 from relay.web import peers
-from relay.web.peers import Peer, Whose, peer_of
+from relay.web.peers import TcpPeer, Whose, peer_of
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="relay.web.peers needs Linux's /proc")
 
@@ -29,7 +29,7 @@ def listener() -> Iterator[socket.socket]:
         yield found
 
 
-def whose(home: Path, listener: socket.socket, client: socket.socket) -> Peer:
+def whose(home: Path, listener: socket.socket, client: socket.socket) -> TcpPeer:
     return peer_of(
         Home.from_env({"RELAY_HOME": str(home)}), client.getsockname()[1], listener.getsockname()[1]
     )
@@ -37,7 +37,7 @@ def whose(home: Path, listener: socket.socket, client: socket.socket) -> Peer:
 
 def test_a_process_of_the_users_is_found_by_its_socket(home: Path, listener: socket.socket) -> None:
     with socket.create_connection(listener.getsockname()) as client:
-        assert whose(home, listener, client) == Peer(Whose.USER, os.getpid())
+        assert whose(home, listener, client) == TcpPeer(Whose.USER, os.getpid())
     with socket.socket() as unconnected:
         assert whose(home, listener, unconnected).whose is Whose.UNKNOWN
 
@@ -46,7 +46,7 @@ def test_a_process_may_come_by_ipv6(home: Path, listener: socket.socket) -> None
     """To an address of IPv4: it is in another table of the kernel's."""
     with socket.socket(socket.AF_INET6) as client:
         client.connect(("::ffff:127.0.0.1", listener.getsockname()[1]))
-        assert whose(home, listener, client) == Peer(Whose.USER, os.getpid())
+        assert whose(home, listener, client) == TcpPeer(Whose.USER, os.getpid())
 
 
 def test_a_process_that_has_closed_its_end_is_unknown(home: Path, listener: socket.socket) -> None:
@@ -68,7 +68,7 @@ def test_one_agent_among_those_that_hold_the_socket_is_enough(home: Path, listen
             stdin=subprocess.PIPE,
         )
         try:
-            assert whose(home, listener, client) == Peer(Whose.AGENT, holder.pid)
+            assert whose(home, listener, client) == TcpPeer(Whose.AGENT, holder.pid)
         finally:
             holder.communicate()
         assert whose(home, listener, client).whose is Whose.USER
@@ -125,12 +125,12 @@ def test_a_process_that_hides_is_the_users_unless_an_agents_process_hides_too(
         child, port = hidden(listener)
         own.add(child)
         try:
-            assert peer_of(home, port, server) == Peer(Whose.USER, child)
+            assert peer_of(home, port, server) == TcpPeer(Whose.USER, child)
             agent = subprocess.Popen(
                 ["/bin/sh", "-c", "read x"], env={"RELAY_SOCKET": "/nowhere"}, stdin=subprocess.PIPE
             )
             own.add(agent.pid)
-            assert peer_of(home, port, server) == Peer(
+            assert peer_of(home, port, server) == TcpPeer(
                 Whose.USER, child
             )  # the agent's is seen not to hold it
             monkeypatch.setattr(peers, "belongs_to_an_agent", lambda pid: pid == child)

@@ -69,9 +69,13 @@ def test_an_answer_is_that_of_the_command_and_only_for_the_question_that_was_sho
     agent = AskingAgent(web.relay, "again", name="Asking")
     asked = web.get("/api/agents/Asking/question").json
     assert asked == agent.question()
-    (row,) = (each for each in web.get("/api/agents").json if each["name"] == "Asking")
-    assert (row["group"], row["unread"]) == ("needs you", 1)
-    assert "Do you want to proceed?" in row["line"]
+
+    def row() -> dict[str, Any]:
+        (found,) = (each for each in web.get("/api/agents").json if each["name"] == "Asking")
+        return dict(found)
+
+    wait_until(lambda: (row()["group"], row()["unread"]) == ("needs you", 1))
+    assert "Do you want to proceed?" in row()["line"]
     for question in ("", "0000", asked["id"] + "0"):
         given = web.post("/api/agents/Asking/answer", {"question": question, "answer": "1"})
         assert given.status in {400, 403}
