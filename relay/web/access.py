@@ -10,7 +10,6 @@ import hashlib
 import secrets
 import time
 from collections.abc import Callable, Collection
-from contextlib import suppress
 
 from relay.errors import NotAllowed, RelayError
 
@@ -45,7 +44,7 @@ class BrowserSession:
         self.used = time.monotonic()
         self._clicks: dict[Agent, tuple[float, bool]] = {}
         self._closers: set[Callable[[], object]] = set()
-        self.over = False
+        self._over = False
 
     def confirm(self, agent: Agent, *, takeover: bool) -> None:
         """Note that the user has confirmed to control the terminal of `agent`."""
@@ -61,13 +60,14 @@ class BrowserSession:
     def on_close(self, closer: Callable[[], object]) -> Callable[[], None]:
         """Have `closer` called once the session ends; return a function that revokes this."""
         self._closers.add(closer)
+        if self._over:  # since the request was let in
+            closer()
         return lambda: self._closers.discard(closer)
 
     def close(self) -> None:
-        self.over = True
+        self._over = True
         for closer in [*self._closers]:
-            with suppress(RuntimeError):
-                closer()
+            closer()
 
 
 class Access:
