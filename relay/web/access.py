@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import secrets
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 
 from relay.errors import NotAllowed, RelayError
 
@@ -43,7 +44,7 @@ class BrowserSession:
     def __init__(self) -> None:
         self.used = time.monotonic()
         self._clicks: dict[Agent, tuple[float, bool]] = {}
-        self._closers: set[Callable[[], object]] = set()
+        self._closers: list[Callable[[], object]] = []
         self._over = False
 
     def confirm(self, agent: Agent, *, takeover: bool) -> None:
@@ -57,12 +58,16 @@ class BrowserSession:
             raise NotAllowed("taking control needs a confirmation in the page, at most a minute ago.")
         return takeover
 
-    def on_close(self, closer: Callable[[], object]) -> Callable[[], None]:
-        """Have `closer` called once the session ends; return a function that revokes this."""
-        self._closers.add(closer)
-        if self._over:  # since the request was let in
-            closer()
-        return lambda: self._closers.discard(closer)
+    @contextmanager
+    def closes(self, closer: Callable[[], object]) -> Iterator[None]:
+        """Have `closer` called if the session ends during the block."""
+        self._closers.append(closer)
+        try:
+            if self._over:  # since the request was let in
+                closer()
+            yield
+        finally:
+            self._closers.remove(closer)
 
     def close(self) -> None:
         self._over = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -132,15 +132,10 @@ class Api:
         return response
 
     async def events(self, request: Request) -> Response:
-        page = self._watch.page()
-        revoke = _session(request).on_close(page.close)
-
-        async def stream() -> Any:
-            try:
+        async def stream() -> AsyncIterator[str]:
+            with self._watch.page() as page, _session(request).closes(page.close):
                 async for event in page.events():
                     yield event
-            finally:
-                revoke()
 
         return StreamingResponse(stream(), media_type="text/event-stream")
 
@@ -156,8 +151,10 @@ class Api:
 
     async def messages(self, request: Request) -> Response:
         query = request.query_params
+        if query.get("state", "held") not in [*State]:
+            raise UsageError("there is no such state of messages.")
         about = [each for each in (query.get("with"),) if each]
-        states = [State(query["state"])] if query.get("state") in [*State] else []
+        states = [State(each) for each in (query.get("state"),) if each]
         limit = _number(query.get("limit"), LATEST)
 
         def rows() -> list[Any]:

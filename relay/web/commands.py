@@ -69,7 +69,10 @@ class Commands:
         mine, its = socket.socketpair()
         with mine:
             with its:
-                socket.send_fds(self._launcher, [b"!"], [its.fileno()])
+                try:
+                    socket.send_fds(self._launcher, [b"!"], [its.fileno()])
+                except OSError:
+                    raise RelayError("relay web can run no command any more. Start it again.") from None
             mine.setblocking(False)
             request = json.dumps({"argv": argv, "input": input}).encode()
             outcome = bytearray()

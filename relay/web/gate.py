@@ -8,6 +8,8 @@ resolves to this machine is no Host of this server (DNS rebinding).
 
 from __future__ import annotations
 
+import logging
+
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import cookie_parser
 from starlette.responses import JSONResponse
@@ -18,6 +20,8 @@ from relay.storage.journal import Journal
 from relay.web.access import Access
 from relay.web.connections import STATE, Connections, TcpConnection
 from relay.web.peers import TcpPeer, Whose
+
+_log = logging.getLogger(__name__)
 
 MAX_BODY = 256 << 10
 """Bytes of a request's body."""
@@ -80,7 +84,10 @@ class Gate:
             response.headers["Connection"] = "close"
             await response(scope, receive, sends)
             return
-        await self._app(scope, receive, sends)
+        try:
+            await self._app(scope, receive, sends)
+        except Exception:  # noqa: BLE001 (logged; the server lives on)
+            _log.exception("relay web has failed to answer %s", scope["path"])
 
     async def _check(self, scope: Scope) -> None:
         headers, path = Headers(scope=scope), scope["path"]

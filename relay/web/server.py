@@ -84,7 +84,7 @@ class Server(uvicorn.Server):
         self._terminals = PageTerminals(home)
         api = Api(home, self._access, commands, self._watch, self._terminals)
         app: ASGIApp = Gate(api.app(), home, self._port, self._access, connections)
-        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # relay.web.gate logs defects
         super().__init__(
             uvicorn.Config(
                 app,

@@ -77,23 +77,21 @@ class PageTerminals:
         code, reason = REFUSED, "too many terminals are open."
         if len(self._open) < MOST:
             self._open.add(task)
-            revoke = session.on_close(task.cancel)
             try:
-                await self._serve(socket, session)
-                return
+                with session.closes(task.cancel):
+                    await self._serve(socket, session)
             except WebSocketDisconnect:
                 return
             except _Over as over:
                 code, reason = over.code, str(over)
             except RelayError as error:
-                code, reason = REFUSED, str(error)
+                reason = str(error)
             except asyncio.CancelledError:
                 task.uncancel()
                 code, reason = (
                     (GOES, "relay web has ended.") if self._closing else (LOGGED_OUT, "logged out.")
                 )
             finally:
-                revoke()
                 self._open.discard(task)
         with suppress(TimeoutError, RuntimeError, WebSocketDisconnect):
             async with asyncio.timeout(_LAST):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 import pytest
 
 from relay.errors import NotAllowed
@@ -72,11 +74,12 @@ def test_the_session_that_was_used_longest_ago_gives_way(time: Time) -> None:
     own = Access()
     cookies = [own.open(own.new_token(PRINTED), ALL) for _ in range(MOST_SESSIONS)]
     closed: list[int] = []
+    pages = ExitStack()
     for number, cookie in enumerate(cookies):
         time.now += 1
         session = own.session(cookie)
         assert session is not None
-        session.on_close(lambda number=number: closed.append(number))
+        pages.enter_context(session.closes(lambda number=number: closed.append(number)))
     time.now += 1
     own.session(cookies[0])
     own.open(own.new_token(PRINTED), ALL)
@@ -110,11 +113,14 @@ def test_a_session_closes_what_is_open_in_it_once(time: Time) -> None:
     session = own.session(cookie)
     assert session is not None
     closed: list[str] = []
-    session.on_close(lambda: closed.append("page"))
-    session.on_close(lambda: closed.append("left"))()
-    own.close(session)
+    with session.closes(lambda: closed.append("page")):
+        with session.closes(lambda: closed.append("left")):
+            pass
+        own.close(session)
     assert closed == ["page"]
     assert own.session(cookie) is None
+    with session.closes(lambda: closed.append("late")):
+        assert closed == ["page", "late"]
 
 
 def test_neither_tokens_nor_cookies_are_kept() -> None:
