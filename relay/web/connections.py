@@ -61,7 +61,7 @@ class TcpConnection:
         ends = self.transport.get_extra_info("peername"), self.transport.get_extra_info("sockname")
         if None in ends:
             return UNKNOWN
-        return await asyncio.to_thread(peer_of, self._home, ends[0][1], ends[1][1])
+        return await asyncio.to_thread(peer_of, self._home, *ends)
 
 
 class Connections:

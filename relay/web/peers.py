@@ -36,28 +36,21 @@ class TcpPeer:
 
 UNKNOWN = TcpPeer(Whose.UNKNOWN)
 
+Address = tuple[str, int]
+"""A host (of IPv4) and a port."""
+
+_MAPPED = "0" * 16 + f"{socket.htonl(0xFFFF):08X}"  # ::ffff:0:0/96, of IPv4 addresses in IPv6
+
 _ESTABLISHED = "01"  # TCP_ESTABLISHED, <net/tcp_states.h>
 
 
-def _words(family: socket.AddressFamily, address: str) -> str:
-    """Return an address as /proc/net has it: words in the machine's own byte order."""
-    packed = socket.inet_pton(family, address)
-    return "".join(f"{word:08X}" for word in struct.unpack(f"={len(packed) // 4}I", packed))
-
-
-_TABLES = (
-    ("tcp", _words(socket.AF_INET, "127.0.0.1")),
-    ("tcp6", _words(socket.AF_INET6, "::ffff:127.0.0.1")),
-)
-
-
-def peer_of(home: Home, port: int, server_port: int) -> TcpPeer:
-    """Return the process that has connected from the local `port` to this server."""
+def peer_of(home: Home, client: Address, server: Address) -> TcpPeer:
+    """Return the process at `client`, the other end of a connection to this server, which is at `server`."""
     if bool(sys.platform != "linux"):
         return UNKNOWN
-    inode = _inode(port, server_port)
+    inode = _inode(client, server)
     holders, hidden = _holders(inode) if inode else ([], [])
-    if _inode(port, server_port) != inode:
+    if _inode(client, server) != inode:
         return UNKNOWN  # it has ended
     found = [_whose(home, pid) for pid in holders or hidden]
     if agents := [each for each in found if each.whose is Whose.AGENT and holders]:
@@ -76,16 +69,22 @@ def _whose(home: Home, pid: int) -> TcpPeer:
     return TcpPeer(Whose.USER, pid)
 
 
-def _inode(port: int, server_port: int) -> int:
-    """Return the inode of the socket that is connected from `port` to the server, 0 if there is none."""
-    for table, host in _TABLES:
-        ends = f" {host}:{port:04X} {host}:{server_port:04X} {_ESTABLISHED} "
+def _inode(client: Address, server: Address) -> int:
+    """Return the inode of this user's socket that is connected from `client` to `server`, 0 if none is."""
+    for table, prefix in (("tcp", ""), ("tcp6", _MAPPED)):
+        ends = " ".join(f"{prefix}{_word(host)}:{port:04X}" for host, port in (client, server))
         with suppress(OSError), open(f"/proc/net/{table}", encoding="ascii") as rows:
             for row in rows:
-                if ends in row:
+                if f" {ends} {_ESTABLISHED} " in row:
                     _, _, _, _, _, _, _, user, _, inode, *_ = row.split()
                     return int(inode) if int(user) == os.getuid() else 0
     return 0
+
+
+def _word(host: str) -> str:
+    """Return an address as /proc/net has it: a number in the machine's own byte order."""
+    (word,) = struct.unpack("=I", socket.inet_aton(host))
+    return f"{word:08X}"
 
 
 def _holders(inode: int) -> tuple[list[int], list[int]]:

@@ -124,11 +124,18 @@ class PageTerminals:
                 raise NotAllowed("the mode is view or control.")
 
     async def _control(self, page: _Page, agent: SessionInfo, *, takeover: bool) -> None:
-        async with asyncio.timeout(_PATIENCE):
-            size = await _size(agent)
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                size = await _size(agent)
+        except TimeoutError:
+            raise RelayError(f"{agent.name} does not answer. Its session may be busy.") from None
         keyboard = _Keyboard(agent, size)
         try:
-            await asyncio.to_thread(keyboard.attach, takeover=takeover)
+            attaching = asyncio.ensure_future(asyncio.to_thread(keyboard.attach, takeover=takeover))
+            try:
+                await asyncio.shield(attaching)
+            finally:
+                await asyncio.wait([attaching])  # the thread uses the descriptors
             await _first(page.listen(keyboard), _view(page, agent), keyboard.run(), keyboard.drain())
         finally:
             keyboard.close()

@@ -29,10 +29,15 @@ def listener() -> Iterator[socket.socket]:
         yield found
 
 
-def whose(home: Path, listener: socket.socket, client: socket.socket) -> TcpPeer:
-    return peer_of(
-        Home.from_env({"RELAY_HOME": str(home)}), client.getsockname()[1], listener.getsockname()[1]
-    )
+def whose(home: Path, listener: socket.socket, client: tuple[str, int] | socket.socket) -> TcpPeer:
+    own = Home.from_env({"RELAY_HOME": str(home)})
+    return peer_of(own, client if isinstance(client, tuple) else place(client), place(listener))
+
+
+def place(end: socket.socket) -> tuple[str, int]:
+    """Return the end's own address, as an IPv4 one."""
+    host, port, *_ = end.getsockname()
+    return host.removeprefix("::ffff:"), port
 
 
 def test_a_process_of_the_users_is_found_by_its_socket(home: Path, listener: socket.socket) -> None:
@@ -42,8 +47,11 @@ def test_a_process_of_the_users_is_found_by_its_socket(home: Path, listener: soc
         assert whose(home, listener, unconnected).whose is Whose.UNKNOWN
 
 
-def test_a_process_may_come_by_ipv6(home: Path, listener: socket.socket) -> None:
-    """To an address of IPv4: it is in another table of the kernel's."""
+def test_a_process_may_come_from_another_address(home: Path, listener: socket.socket) -> None:
+    """Of this machine's, or as IPv6: this is in another table of the kernel's."""
+    with socket.create_connection(listener.getsockname(), source_address=("127.0.0.2", 0)) as client:
+        assert client.getsockname()[0] == "127.0.0.2"
+        assert whose(home, listener, client) == TcpPeer(Whose.USER, os.getpid())
     with socket.socket(socket.AF_INET6) as client:
         client.connect(("::ffff:127.0.0.1", listener.getsockname()[1]))
         assert whose(home, listener, client) == TcpPeer(Whose.USER, os.getpid())
@@ -51,11 +59,8 @@ def test_a_process_may_come_by_ipv6(home: Path, listener: socket.socket) -> None
 
 def test_a_process_that_has_closed_its_end_is_unknown(home: Path, listener: socket.socket) -> None:
     with socket.create_connection(listener.getsockname()) as client:
-        port = client.getsockname()[1]
-    assert (
-        peer_of(Home.from_env({"RELAY_HOME": str(home)}), port, listener.getsockname()[1]).whose
-        is Whose.UNKNOWN
-    )
+        before = place(client)
+    assert whose(home, listener, before).whose is Whose.UNKNOWN
 
 
 def test_one_agent_among_those_that_hold_the_socket_is_enough(home: Path, listener: socket.socket) -> None:
@@ -101,8 +106,8 @@ def as_an_ordinary_user(check: Callable[[], None]) -> None:
     assert os.waitpid(child, 0)[1] == 0
 
 
-def hidden(listener: socket.socket) -> tuple[int, int]:
-    """Start a process that connects, and hides its descriptors; return its id, and its port."""
+def hidden(listener: socket.socket) -> tuple[int, tuple[str, int]]:
+    """Start a process that connects, and hides its descriptors; return its id, and its address."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
@@ -110,7 +115,7 @@ def hidden(listener: socket.socket) -> tuple[int, int]:
         client = socket.create_connection(listener.getsockname())
         os.write(write, str(client.getsockname()[1]).encode())
         os.read(os.pipe()[0], 1)  # until it is killed
-    return child, int(os.read(read, 10))
+    return child, ("127.0.0.1", int(os.read(read, 10)))
 
 
 def test_a_process_that_hides_is_the_users_unless_an_agents_process_hides_too(
@@ -119,22 +124,22 @@ def test_a_process_that_hides_is_the_users_unless_an_agents_process_hides_too(
     """The part of sshd that forwards a port hides its descriptors."""
 
     def check() -> None:
-        home, server = Home.from_env({"RELAY_HOME": "/nowhere"}), listener.getsockname()[1]
+        home = Path("/nowhere")
         own = {os.getpid()}
         monkeypatch.setattr(peers, "_is_own", lambda pid: int(pid) in own)
-        child, port = hidden(listener)
+        child, client = hidden(listener)
         own.add(child)
         try:
-            assert peer_of(home, port, server) == TcpPeer(Whose.USER, child)
+            assert whose(home, listener, client) == TcpPeer(Whose.USER, child)
             agent = subprocess.Popen(
                 ["/bin/sh", "-c", "read x"], env={"RELAY_SOCKET": "/nowhere"}, stdin=subprocess.PIPE
             )
             own.add(agent.pid)
-            assert peer_of(home, port, server) == TcpPeer(
+            assert whose(home, listener, client) == TcpPeer(
                 Whose.USER, child
             )  # the agent's is seen not to hold it
             monkeypatch.setattr(peers, "belongs_to_an_agent", lambda pid: pid == child)
-            assert peer_of(home, port, server).whose is Whose.UNKNOWN
+            assert whose(home, listener, client).whose is Whose.UNKNOWN
             agent.communicate()
         finally:
             os.kill(child, 9)
@@ -147,9 +152,5 @@ def test_a_process_of_another_user_is_unknown(home: Path, listener: socket.socke
     if os.getuid() != 0:
         pytest.skip("needs root, for a process of another user")
     with socket.create_connection(listener.getsockname()) as client:
-        port = client.getsockname()[1]
-        os.fchown(client.fileno(), _NOBODY, _NOBODY)  # what socket(2) would set for that user
-        assert (
-            peer_of(Home.from_env({"RELAY_HOME": str(home)}), port, listener.getsockname()[1]).whose
-            is Whose.UNKNOWN
-        )
+        os.fchown(client.fileno(), _NOBODY, _NOBODY)  # as socket(2) would for that user
+        assert whose(home, listener, client).whose is Whose.UNKNOWN
