@@ -28,6 +28,9 @@ Dispatch = Callable[[list[str]], int]
 MAX_OUTPUT = 32 << 20
 """Maximum bytes of a command's outcome."""
 
+AT_ONCE = 32
+"""Commands that run at a time; more wait."""
+
 _DIED = "relay failed to do that: its process has ended."
 
 
@@ -57,6 +60,7 @@ class Commands:
             self._launcher.close()
             _launch(its, dispatch)
         its.close()
+        self._room = asyncio.Semaphore(AT_ONCE)
 
     def close(self) -> None:
         """End the launcher. Commands that run already go on."""
@@ -65,6 +69,13 @@ class Commands:
 
     async def run(self, *argv: str, input: str = "") -> CommandEnd:
         """Run a command to its end; raise the RelayError that it raises. input: its standard input."""
+        async with self._room:
+            said = await self._run({"argv": argv, "input": input})
+        if "error" in said:
+            raise error_from(said)
+        return CommandEnd(**said)
+
+    async def _run(self, request: dict[str, Any]) -> dict[str, Any]:
         loop = asyncio.get_running_loop()
         mine, its = socket.socketpair()
         with mine:
@@ -74,10 +85,9 @@ class Commands:
                 except OSError:
                     raise RelayError("relay web can run no command any more. Start it again.") from None
             mine.setblocking(False)
-            request = json.dumps({"argv": argv, "input": input}).encode()
             outcome = bytearray()
             try:
-                await loop.sock_sendall(mine, request + b"\n")
+                await loop.sock_sendall(mine, json.dumps(request).encode() + b"\n")
                 while data := await loop.sock_recv(mine, 1 << 16):
                     outcome += data
                     if len(outcome) > MAX_OUTPUT:
@@ -85,12 +95,10 @@ class Commands:
             except ConnectionError:
                 pass
         try:
-            said = json.loads(outcome)
+            said: dict[str, Any] = json.loads(outcome)
         except ValueError:
             raise RelayError(_DIED) from None
-        if "error" in said:
-            raise error_from(said)
-        return CommandEnd(**said)
+        return said
 
 
 def _launch(requests: socket.socket, dispatch: Dispatch) -> NoReturn:

@@ -101,9 +101,7 @@ class Gate:
             raise Refused(503, "this process has too many connections.")
         public = reads and not path.startswith(_API)
         if peer.whose is Whose.AGENT and not public:
-            raise Refused(
-                403, "an agent may not use relay web: this connection is from one of its processes."
-            )
+            raise Refused(403, f"an agent may not use relay web. {peer.why}")
         self._check_origin(scope, headers, reads=reads, public=public)
         if public:
             return

@@ -14,7 +14,7 @@ from contextlib import suppress
 from enum import StrEnum
 
 from relay.control.caller import agent_of
-from relay.control.lineage import ancestors, belongs_to_an_agent, complete, unknown
+from relay.control.lineage import ancestors, because, belongs_to_an_agent, complete, unknown
 from relay.dataclass import dataclass
 from relay.home import Home
 
@@ -27,11 +27,15 @@ class Whose(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TcpPeer:
-    """pid: one of its processes, 0 if unknown. agent: the name of the agent, if any of its home is known."""
+    """A process at the other end. pid: 0 if unknown. agent: the agent's name, if it is of the server's home.
+
+    why: what it is an agent's for, and the way out.
+    """
 
     whose: Whose
     pid: int = 0
     agent: str = ""
+    why: str = ""
 
 
 UNKNOWN = TcpPeer(Whose.UNKNOWN)
@@ -61,9 +65,9 @@ def peer_of(home: Home, client: Address, server: Address) -> TcpPeer:
 def _whose(home: Home, pid: int) -> TcpPeer:
     pids = ancestors(pid)
     if (own := agent_of(home, pids)) is not None:
-        return TcpPeer(Whose.AGENT, pid, own.name)
-    if any(map(belongs_to_an_agent, pids)):
-        return TcpPeer(Whose.AGENT, pid)
+        return TcpPeer(Whose.AGENT, pid, own.name, because(own.name, own.through))
+    if above := next(filter(belongs_to_an_agent, pids), 0):
+        return TcpPeer(Whose.AGENT, pid, why=because("an agent of another home", above))
     if not complete(pids) or unknown(home, pids):
         return TcpPeer(Whose.UNKNOWN, pid)
     return TcpPeer(Whose.USER, pid)

@@ -73,7 +73,9 @@ def test_one_agent_among_those_that_hold_the_socket_is_enough(home: Path, listen
             stdin=subprocess.PIPE,
         )
         try:
-            assert whose(home, listener, client) == TcpPeer(Whose.AGENT, holder.pid)
+            found = whose(home, listener, client)
+            assert (found.whose, found.pid) == (Whose.AGENT, holder.pid)
+            assert f"(pid {holder.pid}), which belongs to an agent of another home" in found.why
         finally:
             holder.communicate()
         assert whose(home, listener, client).whose is Whose.USER

@@ -226,7 +226,7 @@ for method, path in json.loads(asked):
     connection = http.client.HTTPConnection("127.0.0.1", int(port))
     connection.request(method, path, json.dumps({"token": token}) if method == "POST" else None, headers)
     answer = connection.getresponse()
-    print(answer.status, method, path, answer.read()[:99].decode())
+    print(answer.status, method, path, answer.read()[:300].decode())
 """
 
 
@@ -249,7 +249,9 @@ def test_an_agents_process_gets_the_page_and_nothing_else(web: WebServer, subtes
     assert len(lines) == len(everything)
     for line in lines:
         with subtests.test(line):
-            assert re.match("403 .*an agent may not use relay web", line)
+            assert re.match(
+                "403 .*an agent may not use relay web. This descends from .* belongs to Mallory", line
+            )
     with subtests.test("the page"):
         assert mallory.run(shlex.join(asking(web, ("GET", "/")))).stdout.startswith("200 ")
     with subtests.test("by a daemon"):
