@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import secrets
 import time
-from collections.abc import Callable, Collection
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 
 from relay.errors import NotAllowed, RelayError
 
@@ -44,8 +44,8 @@ class BrowserSession:
     def __init__(self) -> None:
         self.used = time.monotonic()
         self._clicks: dict[Agent, tuple[float, bool]] = {}
-        self._closers: set[Callable[[], object]] = set()
-        self.over = False
+        self._closers: list[Callable[[], object]] = []
+        self._over = False
 
     def confirm(self, agent: Agent, *, takeover: bool) -> None:
         """Note that the user has confirmed to control the terminal of `agent`."""
@@ -58,16 +58,21 @@ class BrowserSession:
             raise NotAllowed("taking control needs a confirmation in the page, at most a minute ago.")
         return takeover
 
-    def on_close(self, closer: Callable[[], object]) -> Callable[[], None]:
-        """Have `closer` called once the session ends; return a function that revokes this."""
-        self._closers.add(closer)
-        return lambda: self._closers.discard(closer)
+    @contextmanager
+    def closes(self, closer: Callable[[], object]) -> Iterator[None]:
+        """Have `closer` called if the session ends during the block."""
+        self._closers.append(closer)
+        try:
+            if self._over:  # since the request was let in
+                closer()
+            yield
+        finally:
+            self._closers.remove(closer)
 
     def close(self) -> None:
-        self.over = True
+        self._over = True
         for closer in [*self._closers]:
-            with suppress(RuntimeError):
-                closer()
+            closer()
 
 
 class Access:

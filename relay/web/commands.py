@@ -9,15 +9,13 @@ on no command line. The launcher is forked before the server has threads, connec
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import io
 import json
 import os
 import signal
 import socket
 import sys
-import termios
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from relay.control.sessions import error_from
@@ -30,12 +28,15 @@ Dispatch = Callable[[list[str]], int]
 MAX_OUTPUT = 32 << 20
 """Maximum bytes of a command's outcome."""
 
+AT_ONCE = 32
+"""Commands that run at a time; more wait."""
+
 _DIED = "relay failed to do that: its process has ended."
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """How a command ended. out, err: what it printed."""
+class CommandEnd:
+    """The end of a command. out, err: what it printed."""
 
     code: int
     out: str
@@ -59,29 +60,34 @@ class Commands:
             self._launcher.close()
             _launch(its, dispatch)
         its.close()
+        self._room = asyncio.Semaphore(AT_ONCE)
 
     def close(self) -> None:
         """End the launcher. Commands that run already go on."""
         self._launcher.close()
         os.waitpid(self._pid, 0)
 
-    async def run(self, *argv: str, input: str = "", terminal: int | None = None) -> Outcome:
-        """Run a command to its end. Raise the RelayError that it raises.
+    async def run(self, *argv: str, input: str = "") -> CommandEnd:
+        """Run a command to its end; raise the RelayError that it raises. input: its standard input."""
+        async with self._room:
+            said = await self._run({"argv": argv, "input": input})
+        if "error" in said:
+            raise error_from(said)
+        return CommandEnd(**said)
 
-        input: what it reads from standard input. terminal: the descriptor, which stays the caller's, of a
-        terminal to run it in, where it then prints.
-        """
+    async def _run(self, request: dict[str, Any]) -> dict[str, Any]:
         loop = asyncio.get_running_loop()
         mine, its = socket.socketpair()
         with mine:
             with its:
-                passed = [its.fileno()] if terminal is None else [its.fileno(), terminal]
-                socket.send_fds(self._launcher, [b"!"], passed)
+                try:
+                    socket.send_fds(self._launcher, [b"!"], [its.fileno()])
+                except OSError:
+                    raise RelayError("relay web can run no command any more. Start it again.") from None
             mine.setblocking(False)
-            request = json.dumps({"argv": argv, "input": input}).encode()
             outcome = bytearray()
             try:
-                await loop.sock_sendall(mine, request + b"\n")
+                await loop.sock_sendall(mine, json.dumps(request).encode() + b"\n")
                 while data := await loop.sock_recv(mine, 1 << 16):
                     outcome += data
                     if len(outcome) > MAX_OUTPUT:
@@ -89,12 +95,10 @@ class Commands:
             except ConnectionError:
                 pass
         try:
-            said = json.loads(outcome)
+            said: dict[str, Any] = json.loads(outcome)
         except ValueError:
             raise RelayError(_DIED) from None
-        if "error" in said:
-            raise error_from(said)
-        return Outcome(**said)
+        return said
 
 
 def _launch(requests: socket.socket, dispatch: Dispatch) -> NoReturn:
@@ -103,61 +107,43 @@ def _launch(requests: socket.socket, dispatch: Dispatch) -> NoReturn:
         os.setsid()  # Ctrl-C in the server's terminal is not for commands
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
         while True:
-            more, passed, _, _ = socket.recv_fds(requests, 1, 2)
+            more, passed, _, _ = socket.recv_fds(requests, 1, 1)
             if not more:
                 break
-            if os.fork() == 0:
-                requests.close()
-                channel, *terminal = passed
-                _carry_out(socket.socket(fileno=channel), terminal, dispatch)
-            for fd in passed:
-                os.close(fd)
+            with socket.socket(fileno=passed[0]) as channel:
+                if os.fork() == 0:
+                    requests.close()
+                    _carry_out(channel, dispatch)
     finally:
         os._exit(0)
 
 
-def _carry_out(channel: socket.socket, terminal: Sequence[int], dispatch: Dispatch) -> NoReturn:
+def _carry_out(channel: socket.socket, dispatch: Dispatch) -> NoReturn:
     """Run the command that comes over `channel`, and send its outcome."""
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         with channel.makefile("rb") as stream:
             request = json.loads(stream.readline())
-        if terminal:
-            os.setsid()
-            fcntl.ioctl(terminal[0], termios.TIOCSCTTY, 0)
-            for fd in (0, 1, 2):
-                os.dup2(terminal[0], fd)
-            os.close(terminal[0])
-        else:
-            null = os.open(os.devnull, os.O_RDWR)
-            for fd in (0, 1, 2):
-                os.dup2(null, fd)
-            sys.stdin = io.TextIOWrapper(io.BytesIO(request["input"].encode("utf-8", "replace")))
-            sys.stdout, sys.stderr = io.StringIO(), io.StringIO()
-        outcome = _outcome(request["argv"], dispatch)
-        channel.sendall(json.dumps(outcome).encode())
+        null = os.open(os.devnull, os.O_RDWR)
+        for fd in (0, 1, 2):
+            os.dup2(null, fd)
+        sys.stdin = io.TextIOWrapper(io.BytesIO(request["input"].encode("utf-8", "replace")))
+        sys.stdout, sys.stderr = out, err = io.StringIO(), io.StringIO()
+        channel.sendall(json.dumps(_outcome(request["argv"], dispatch, out, err)).encode())
     finally:
         os._exit(0)
 
 
-def _outcome(argv: list[str], dispatch: Dispatch) -> dict[str, Any]:
-    error: dict[str, Any]
+def _outcome(argv: list[str], dispatch: Dispatch, out: io.StringIO, err: io.StringIO) -> dict[str, Any]:
     try:
-        code = dispatch(argv)
+        return {"code": dispatch(argv), "out": out.getvalue(), "err": err.getvalue()}
     except RelayError as mistake:
-        error = {"error": str(mistake), "type": type(mistake).__name__}
+        return {"error": str(mistake), "type": type(mistake).__name__}
     except SystemExit:  # argparse has said why
-        error = {"error": _printed(sys.stderr).strip().rpartition("error: ")[2], "type": "UsageError"}
+        return {"error": err.getvalue().strip().rpartition("error: ")[2], "type": "UsageError"}
     except BaseException as defect:  # noqa: BLE001 (said to the user; the server lives on)
         what = f"{type(defect).__name__}: {defect}"
-        error = {
+        return {
             "error": f"relay failed to do that ({what}). `relay doctor` may say why.",
             "type": "RelayError",
         }
-    else:
-        return {"code": code, "out": _printed(sys.stdout), "err": _printed(sys.stderr)}
-    return error
-
-
-def _printed(stream: object) -> str:
-    return stream.getvalue() if isinstance(stream, io.StringIO) else ""

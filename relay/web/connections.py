@@ -10,7 +10,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from relay.home import Home
-from relay.web.peers import UNKNOWN, Peer, peer_of
+from relay.web.peers import UNKNOWN, TcpPeer, peer_of
 
 MOST = 128
 """Connections at a time. For one more, the oldest that shows no session gives way."""
@@ -28,19 +28,19 @@ MAX_HEAD = 32 << 10
 """Bytes of a request's head."""
 
 STATE = "connection"
-"""The key of the Connection in an ASGI scope's state."""
+"""The key of the TcpConnection in an ASGI scope's state."""
 
 
-class Connection:
+class TcpConnection:
     """One connection. trusted: a request over it has shown an open session."""
 
     def __init__(self, home: Home, transport: asyncio.Transport) -> None:
         self.transport = transport
         self.trusted = False
         self._home = home
-        self._looking: asyncio.Task[Peer] | None = None
+        self._looking: asyncio.Task[TcpPeer] | None = None
 
-    async def peer(self) -> Peer:
+    async def peer(self) -> TcpPeer:
         """Return whose process is at the other end, looked up once."""
         if self._looking is None:
             self._looking = asyncio.create_task(self._look())
@@ -52,16 +52,16 @@ class Connection:
         return self._looking is not None
 
     @property
-    def known_peer(self) -> Peer:
+    def known_peer(self) -> TcpPeer:
         """The peer if it has been looked up."""
         done = self._looking is not None and self._looking.done() and not self._looking.cancelled()
         return self._looking.result() if done and self._looking is not None else UNKNOWN
 
-    async def _look(self) -> Peer:
+    async def _look(self) -> TcpPeer:
         ends = self.transport.get_extra_info("peername"), self.transport.get_extra_info("sockname")
         if None in ends:
             return UNKNOWN
-        return await asyncio.to_thread(peer_of, self._home, ends[0][1], ends[1][1])
+        return await asyncio.to_thread(peer_of, self._home, *ends)
 
 
 class Connections:
@@ -69,19 +69,19 @@ class Connections:
 
     def __init__(self, home: Home) -> None:
         self._home = home
-        self._open: dict[asyncio.BaseTransport, Connection] = {}
+        self._open: dict[asyncio.BaseTransport, TcpConnection] = {}
 
-    def add(self, transport: asyncio.Transport) -> Connection:
+    def add(self, transport: asyncio.Transport) -> TcpConnection:
         if len(self._open) >= MOST:
             spare = [each for each in self._open.values() if not each.trusted]
             (spare[0].transport if spare else transport).abort()
-        found = self._open[transport] = Connection(self._home, transport)
+        found = self._open[transport] = TcpConnection(self._home, transport)
         return found
 
     def remove(self, transport: asyncio.BaseTransport) -> None:
         self._open.pop(transport, None)
 
-    def exceeds(self, peer: Peer) -> bool:
+    def exceeds(self, peer: TcpPeer) -> bool:
         """Return True if the process has more than its share."""
         own = [each for each in self._open.values() if each.known_peer == peer]
         return len(own) > SHARE

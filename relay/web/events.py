@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import AsyncIterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +30,10 @@ MOST_PAGES = 64
 EVERYTHING = frozenset({"agents", "inbox", "messages"})
 
 
-class Page:
+class WatchingPage:
     """A page that wants to know. It has no queue: what changes twice is fetched once."""
 
-    def __init__(self, pages: set[Page]) -> None:
-        self._pages = pages
+    def __init__(self) -> None:
         self._changed: set[str] = {*EVERYTHING}
         self._news = asyncio.Event()
         self._news.set()
@@ -49,20 +48,17 @@ class Page:
         self._news.set()
 
     async def events(self) -> AsyncIterator[str]:
-        """Yield events until `close`, or the page goes."""
-        try:
-            while not self._over:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(BEAT):
-                        await self._news.wait()
-                self._news.clear()
-                if self._changed:
-                    what, self._changed = sorted(self._changed), set()
-                    yield f"event: changed\ndata: {json.dumps(what)}\n\n"
-                else:
-                    yield ": beat\n\n"
-        finally:
-            self._pages.discard(self)
+        """Yield events until `close`."""
+        while not self._over:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(BEAT):
+                    await self._news.wait()
+            self._news.clear()
+            if self._changed:
+                what, self._changed = sorted(self._changed), set()
+                yield f"event: changed\ndata: {json.dumps(what)}\n\n"
+            else:
+                yield ": beat\n\n"
 
 
 class Watch:
@@ -70,22 +66,28 @@ class Watch:
 
     def __init__(self, home: Home) -> None:
         self._home = home
-        self._pages: set[Page] = set()
+        self._pages: list[WatchingPage] = []
         self._wanted, self._over = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
 
-    def page(self) -> Page:
-        """Return a new page; its `events` say at first that everything has changed."""
+    @contextmanager
+    def page(self) -> Iterator[WatchingPage]:
+        """Give a page for as long as it is there. Its first event says that everything has changed."""
         if len(self._pages) >= MOST_PAGES:
-            next(iter(self._pages)).close()
-        page = Page(self._pages)
-        self._pages.add(page)
+            self._pages[0].close()
+        page = WatchingPage()
+        self._pages.append(page)
         self._wanted.set()
         if self._thread is None:
             loop = asyncio.get_running_loop()
             self._thread = threading.Thread(target=self._look, args=(loop,), daemon=True)
             self._thread.start()
-        return page
+        try:
+            yield page
+        finally:
+            self._pages.remove(page)
+            if not self._pages:
+                self._wanted.clear()
 
     def close(self) -> None:
         self._over.set()
@@ -108,8 +110,6 @@ class Watch:
     def _tell(self, changed: frozenset[str]) -> None:
         for page in self._pages:
             page.tell(changed)
-        if not self._pages:
-            self._wanted.clear()
 
     def _state(self) -> dict[str, Any]:
         try:

@@ -8,16 +8,22 @@ resolves to this machine is no Host of this server (DNS rebinding).
 
 from __future__ import annotations
 
+import json
+import logging
+from typing import Any
+
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import cookie_parser
-from starlette.responses import JSONResponse
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from relay.home import Home
 from relay.storage.journal import Journal
 from relay.web.access import Access
-from relay.web.connections import STATE, Connection, Connections
-from relay.web.peers import Peer, Whose
+from relay.web.connections import STATE, Connections, TcpConnection
+from relay.web.peers import TcpPeer, Whose
+
+_log = logging.getLogger(__name__)
 
 MAX_BODY = 256 << 10
 """Bytes of a request's body."""
@@ -26,7 +32,7 @@ SESSION = "session"
 """The key of the BrowserSession in an ASGI scope's state."""
 
 PEER = "peer"
-"""The key of the Peer in an ASGI scope's state."""
+"""The key of the TcpPeer in an ASGI scope's state."""
 
 _API, _LOGIN = "/api/", "/api/session"
 
@@ -54,6 +60,17 @@ class Refused(Exception):
         super().__init__(text)
         self.status = status
 
+    def response(self) -> Response:
+        """Return what to answer; the connection is closed, as more of the request may be on its way."""
+        response = json_response({"error": str(self), "type": "NotAllowed"}, self.status)
+        response.headers["Connection"] = "close"
+        return response
+
+
+def json_response(value: Any, status: int = 200) -> Response:
+    """Return a response with `value` as JSON, in ASCII: a path may be no UTF-8."""
+    return Response(json.dumps(value), status, media_type="application/json")
+
 
 class Gate:
     """Lets only requests through to `app` that may reach it; those to the API with their session."""
@@ -75,16 +92,19 @@ class Gate:
         except Refused as refused:
             if scope["type"] == "websocket":
                 await receive()
-            response = JSONResponse({"error": str(refused), "type": "NotAllowed"}, refused.status)
-            response.headers["Connection"] = "close"
-            await response(scope, receive, sends)
+                await send({"type": "websocket.close"})  # the status is 403
+                return
+            await refused.response()(scope, receive, sends)
             return
-        await self._app(scope, receive, sends)
+        try:
+            await self._app(scope, receive, sends)
+        except Exception:  # noqa: BLE001 (logged; the server lives on)
+            _log.exception("relay web has failed to answer %s", scope["path"])
 
     async def _check(self, scope: Scope) -> None:
         headers, path = Headers(scope=scope), scope["path"]
         reads = scope["type"] == "http" and scope["method"] in {"GET", "HEAD"}
-        connection: Connection = scope["state"][STATE]
+        connection: TcpConnection = scope["state"][STATE]
         known = connection.looked_up
         peer = await connection.peer()
         if not known and peer.whose is Whose.AGENT:
@@ -93,9 +113,7 @@ class Gate:
             raise Refused(503, "this process has too many connections.")
         public = reads and not path.startswith(_API)
         if peer.whose is Whose.AGENT and not public:
-            raise Refused(
-                403, "an agent may not use relay web: this connection is from one of its processes."
-            )
+            raise Refused(403, f"an agent may not use relay web. {peer.why}")
         self._check_origin(scope, headers, reads=reads, public=public)
         if public:
             return
@@ -127,7 +145,7 @@ class Gate:
         if not public and headers.get("sec-fetch-site", "same-origin") not in {"same-origin", "none"}:
             raise Refused(403, "this request is from a page of another server.")
 
-    def _note(self, peer: Peer) -> None:
+    def _note(self, peer: TcpPeer) -> None:
         Journal(self._home.journal, "", peer.agent).write("refused", operation="web", pid=peer.pid)
 
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from enum import StrEnum
 
 from relay.control.caller import agent_of
-from relay.control.lineage import ancestors, belongs_to_an_agent, complete, unknown
+from relay.control.lineage import ancestors, because, belongs_to_an_agent, complete, unknown
 from relay.dataclass import dataclass
 from relay.home import Home
 
@@ -26,74 +26,75 @@ class Whose(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Peer:
-    """pid: one of its processes, 0 if unknown. agent: the name of the agent, if any of its home is known."""
+class TcpPeer:
+    """A process at the other end. pid: 0 if unknown. agent: the agent's name, if it is of the server's home.
+
+    why: what it is an agent's for, and the way out.
+    """
 
     whose: Whose
     pid: int = 0
     agent: str = ""
+    why: str = ""
 
 
-UNKNOWN = Peer(Whose.UNKNOWN)
+UNKNOWN = TcpPeer(Whose.UNKNOWN)
 
-_RANK = (Whose.USER, Whose.UNKNOWN, Whose.AGENT)
-"""Of several holders, the last one of these counts."""
+Address = tuple[str, int]
+"""A host (of IPv4) and a port."""
+
+_MAPPED = "0" * 16 + f"{socket.htonl(0xFFFF):08X}"  # ::ffff:0:0/96, of IPv4 addresses in IPv6
 
 _ESTABLISHED = "01"  # TCP_ESTABLISHED, <net/tcp_states.h>
 
 
-def _words(family: socket.AddressFamily, address: str) -> str:
-    """Return an address as /proc/net has it: words in the machine's own byte order."""
-    packed = socket.inet_pton(family, address)
-    return "".join(f"{word:08X}" for word in struct.unpack(f"={len(packed) // 4}I", packed))
-
-
-_TABLES = (
-    ("tcp", _words(socket.AF_INET, "127.0.0.1")),
-    ("tcp6", _words(socket.AF_INET6, "::ffff:127.0.0.1")),
-)
-
-
-def peer_of(home: Home, port: int, server_port: int) -> Peer:
-    """Return the process that has connected from the local `port` to this server."""
+def peer_of(home: Home, client: Address, server: Address) -> TcpPeer:
+    """Return the process at `client`, the other end of a connection to this server, which is at `server`."""
     if bool(sys.platform != "linux"):
         return UNKNOWN
-    inode = _inode(port, server_port)
-    holders = _holders(inode) if inode else []
-    if not holders or _inode(port, server_port) != inode:
-        return UNKNOWN  # it has ended, or is another user's
-    found = [_whose(home, pid) for pid in holders]
-    return max(found, key=lambda each: _RANK.index(each.whose))
+    inode = _inode(client, server)
+    holders, hidden = _holders(inode) if inode else ([], [])
+    if _inode(client, server) != inode:
+        return UNKNOWN  # it has ended
+    found = [_whose(home, pid) for pid in holders or hidden]
+    if agents := [each for each in found if each.whose is Whose.AGENT and holders]:
+        return agents[0]
+    return found[0] if found and all(each.whose is Whose.USER for each in found) else UNKNOWN
 
 
-def _whose(home: Home, pid: int) -> Peer:
+def _whose(home: Home, pid: int) -> TcpPeer:
     pids = ancestors(pid)
     if (own := agent_of(home, pids)) is not None:
-        return Peer(Whose.AGENT, pid, own.name)
-    if any(map(belongs_to_an_agent, pids)):
-        return Peer(Whose.AGENT, pid)
+        return TcpPeer(Whose.AGENT, pid, own.name, because(own.name, own.through))
+    if above := next(filter(belongs_to_an_agent, pids), 0):
+        return TcpPeer(Whose.AGENT, pid, why=because("an agent of another home", above))
     if not complete(pids) or unknown(home, pids):
-        return Peer(Whose.UNKNOWN, pid)
-    return Peer(Whose.USER, pid)
+        return TcpPeer(Whose.UNKNOWN, pid)
+    return TcpPeer(Whose.USER, pid)
 
 
-def _inode(port: int, server_port: int) -> int:
-    """Return the inode of the socket that is connected from `port` to the server, 0 if there is none."""
-    for table, host in _TABLES:
-        ends = f" {host}:{port:04X} {host}:{server_port:04X} {_ESTABLISHED} "
+def _inode(client: Address, server: Address) -> int:
+    """Return the inode of this user's socket that is connected from `client` to `server`, 0 if none is."""
+    for table, prefix in (("tcp", ""), ("tcp6", _MAPPED)):
+        ends = " ".join(f"{prefix}{_word(host)}:{port:04X}" for host, port in (client, server))
         with suppress(OSError), open(f"/proc/net/{table}", encoding="ascii") as rows:
             for row in rows:
-                if ends in row:
+                if f" {ends} {_ESTABLISHED} " in row:
                     _, _, _, _, _, _, _, user, _, inode, *_ = row.split()
                     return int(inode) if int(user) == os.getuid() else 0
     return 0
 
 
-def _holders(inode: int) -> list[int]:
-    """Return the processes that hold the socket; or, if none does that can be seen, all that could.
+def _word(host: str) -> str:
+    """Return an address as /proc/net has it: a number in the machine's own byte order."""
+    (word,) = struct.unpack("=I", socket.inet_aton(host))
+    return f"{word:08X}"
 
-    A process that was given other rights, such as the part of sshd that forwards a port, hides its descriptors
-    from its own user, too.
+
+def _holders(inode: int) -> tuple[list[int], list[int]]:
+    """Return the processes that are seen to hold the socket, and this user's whose descriptors are hidden.
+
+    The part of sshd that forwards ports is one of the latter, as it has had other rights (proc_pid(5)).
     """
     link, seen, holders, hidden = f"socket:[{inode}]", set[str](), list[int](), list[int]()
     while fresh := {name for name in os.listdir("/proc") if name.isdigit()} - seen:  # noqa: PTH208
@@ -104,7 +105,7 @@ def _holders(inode: int) -> list[int]:
                 holders.append(int(name))
             elif holds is None and _is_own(name):
                 hidden.append(int(name))
-    return holders or hidden
+    return holders, hidden
 
 
 def _holds(pid: str, link: str) -> bool | None:

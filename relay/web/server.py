@@ -9,6 +9,7 @@ import os
 import signal
 import socket
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 
 import uvicorn
@@ -22,7 +23,7 @@ from relay.web.commands import Commands
 from relay.web.connections import IDLE_SECONDS, MAX_HEAD, Connections
 from relay.web.events import Watch
 from relay.web.gate import Gate
-from relay.web.terminals import Terminals
+from relay.web.terminals import PageTerminals
 
 PORT = 7349
 """The port unless --port names another."""
@@ -43,13 +44,13 @@ def serve(
 
     show: called with each new address to open. browser: the program to open one with, if any.
     """
-    with _listen(port) as listener:
-        server = _Server(home, commands, listener, show, browser)
+    with listen(port) as listener:
+        server = Server(home, commands, listener, show, browser)
         asyncio.run(server.serve([listener]))
     return server.code
 
 
-def _listen(port: int | None) -> socket.socket:
+def listen(port: int | None) -> socket.socket:
     """Return a socket that listens on the port (None: PORT, or any if that is in use)."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -63,7 +64,9 @@ def _listen(port: int | None) -> socket.socket:
     raise RelayError(f"cannot listen on port {port}: {why}. Choose another one with --port, or leave it out.")
 
 
-class _Server(uvicorn.Server):
+class Server(uvicorn.Server):
+    """The server of one run. code: the exit code, once it has ended."""
+
     def __init__(
         self,
         home: Home,
@@ -79,10 +82,10 @@ class _Server(uvicorn.Server):
         self._access = Access()
         self._watch = Watch(home)
         connections = Connections(home)
-        self._terminals = Terminals(home, commands)
+        self._terminals = PageTerminals(home)
         api = Api(home, self._access, commands, self._watch, self._terminals)
         app: ASGIApp = Gate(api.app(), home, self._port, self._access, connections)
-        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # relay.web.gate logs defects
         super().__init__(
             uvicorn.Config(
                 app,
@@ -107,7 +110,7 @@ class _Server(uvicorn.Server):
         self._pair()
         if self._browser is not None:
             self._open(self._browser)
-        with contextlib.suppress(OSError, PermissionError):  # standard input is closed, or a file
+        with contextlib.suppress(OSError):  # standard input is closed, or a file
             asyncio.get_running_loop().add_reader(0, self._on_key)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -121,13 +124,14 @@ class _Server(uvicorn.Server):
 
     def _open(self, browser: str) -> None:
         """Open the page in the user's browser, whose command line gets a token of its own."""
-        subprocess.Popen(
+        opener = subprocess.Popen(
             [browser, self._address(OPENED)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
+        threading.Thread(target=opener.wait, daemon=True).start()
 
     def _address(self, way: str) -> str:
         return f"http://{HOST}:{self._port}/#{self._access.new_token(way)}"
@@ -148,7 +152,8 @@ class _Server(uvicorn.Server):
         loop = asyncio.get_running_loop()
         signal.signal(signal.SIGTTIN, signal.SIG_IGN)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, self._on_signal, number)
+            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
+                loop.add_signal_handler(number, self._on_signal, number)
         yield
 
     def _on_signal(self, number: int) -> None:

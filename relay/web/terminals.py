@@ -1,10 +1,11 @@
-"""Agents' terminals in pages, over WebSockets: to view, or to control as `relay attach` does.
+"""Agents' terminals in pages, over WebSockets: to view, and to control as `relay attach` does.
 
-    view:     session ─ view_stream ─→ server ─→ page
-    control:  shim ←─ a terminal of the server's, with `relay attach` in it ─→ server ←─→ page
+    session ─ view_stream ─→ server ─→ page
+    shim ←─ the server's own terminal, attached ←─ page: keys
 
-A page acknowledges what it has drawn. The server reads no more while LIMIT is not acknowledged, so nothing
-piles up here: a session repaints a slow view, and a shim waits for no terminal.
+A page acknowledges what it has drawn. The server reads no more of the view while LIMIT is not acknowledged;
+the session then drops output, and repaints. An agent waits for an attached terminal to take its output: the
+server drops it there, so that no agent waits for a page.
 """
 
 from __future__ import annotations
@@ -13,22 +14,23 @@ import asyncio
 import json
 import os
 import socket
-from collections.abc import AsyncIterator
-from contextlib import suppress
+import termios
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, closing, suppress
 from typing import Any
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from relay.control.attaching import attach
 from relay.control.sessions import SessionInfo, find_claim
 from relay.errors import NotAllowed, RelayError
 from relay.home import Home
 from relay.names import key
 from relay.peer import connect
-from relay.shim.pty import set_size
+from relay.shim.pty import raw, set_size
 from relay.storage.locks import is_held
 from relay.terminal.view_stream import OUTPUT, SCREEN, Unpacker
 from relay.web.access import BrowserSession
-from relay.web.commands import Commands
 from relay.web.gate import PEER, SESSION
 from relay.web.peers import Whose
 
@@ -39,7 +41,7 @@ PIECE = 32 << 10
 """Bytes of one message to a page."""
 
 MOST = 32
-"""Terminals that are open in pages at a time."""
+"""PageTerminals that are open in pages at a time."""
 
 GOES, ENDED, REFUSED, DETACHED, LOGGED_OUT = 1001, 4001, 4003, 4004, 4008
 """Close codes (RFC 6455, 7.4)."""
@@ -58,12 +60,11 @@ class _Over(Exception):
         self.code = code
 
 
-class Terminals:
+class PageTerminals:
     """All terminals that pages show."""
 
-    def __init__(self, home: Home, commands: Commands) -> None:
+    def __init__(self, home: Home) -> None:
         self._home = home
-        self._commands = commands
         self._open: set[asyncio.Task[None]] = set()
         self._closing = False
 
@@ -76,23 +77,21 @@ class Terminals:
         code, reason = REFUSED, "too many terminals are open."
         if len(self._open) < MOST:
             self._open.add(task)
-            revoke = session.on_close(task.cancel)
             try:
-                await self._serve(socket, session)
-                return
+                with session.closes(task.cancel):
+                    await self._serve(socket, session)
             except WebSocketDisconnect:
                 return
             except _Over as over:
                 code, reason = over.code, str(over)
             except RelayError as error:
-                code, reason = REFUSED, str(error)
+                reason = str(error)
             except asyncio.CancelledError:
                 task.uncancel()
                 code, reason = (
                     (GOES, "relay web has ended.") if self._closing else (LOGGED_OUT, "logged out.")
                 )
             finally:
-                revoke()
                 self._open.discard(task)
         with suppress(TimeoutError, RuntimeError, WebSocketDisconnect):
             async with asyncio.timeout(_LAST):
@@ -125,26 +124,21 @@ class Terminals:
                 raise NotAllowed("the mode is view or control.")
 
     async def _control(self, page: _Page, agent: SessionInfo, *, takeover: bool) -> None:
-        async with asyncio.timeout(_PATIENCE):
-            columns, rows = await _size(agent)
-        master, slave = os.openpty()
         try:
-            set_size(slave, columns, rows)
-            os.set_blocking(master, False)
-            options = ["--takeover"] if takeover else []
-            argv = ("attach", f"--team={agent.team}", *options, "--", agent.name)
-            command = asyncio.ensure_future(self._commands.run(*argv, terminal=slave))
-            await asyncio.sleep(0)  # it passes the descriptor on
-        finally:
-            os.close(slave)
+            async with asyncio.timeout(_PATIENCE):
+                size = await _size(agent)
+        except TimeoutError:
+            raise RelayError(f"{agent.name} does not answer. Its session may be busy.") from None
+        keyboard = _Keyboard(agent, size)
         try:
-            await page.reset(columns, rows)
-            await _first(page.listen(master), _copy(master, page))
+            attaching = asyncio.ensure_future(asyncio.to_thread(keyboard.attach, takeover=takeover))
+            try:
+                await asyncio.shield(attaching)
+            finally:
+                await asyncio.wait([attaching])  # the thread uses the descriptors
+            await _first(page.listen(keyboard), _view(page, agent), keyboard.run(), keyboard.drain())
         finally:
-            os.close(master)  # it hangs up: `relay attach` detaches
-            command.add_done_callback(lambda done: done.cancelled() or done.exception())
-        await command  # says why, if it was refused
-        _say_end(agent)
+            keyboard.close()
 
 
 class _Page:
@@ -173,8 +167,8 @@ class _Page:
         """Wait until the page is not behind."""
         await self._room.wait()
 
-    async def listen(self, keyboard: int | None = None) -> None:
-        """Take acknowledgements; write keys to the terminal `keyboard`. Raise WebSocketDisconnect."""
+    async def listen(self, keyboard: _Keyboard | None = None) -> None:
+        """Take acknowledgements, and keys for the `keyboard`. Raise WebSocketDisconnect."""
         drawn = 0
         while True:
             message = await self._socket.receive()
@@ -182,14 +176,69 @@ class _Page:
                 raise WebSocketDisconnect
             if (keys := message.get("bytes")) is not None:
                 if keyboard is not None:
-                    await _write(keyboard, keys)
+                    await keyboard.type(keys)
                 continue
-            with suppress(ValueError, TypeError, KeyError, RecursionError):
-                now = int(json.loads(message["text"])["ack"])
-                self._ahead -= min(max(now - drawn, 0), self._ahead)
-                drawn = max(drawn, now)
-                if self._ahead < LIMIT:
-                    self._room.set()
+            with suppress(ValueError, RecursionError):
+                match json.loads(message["text"]):
+                    case {"ack": int(now)} if now > drawn:
+                        self._ahead -= min(now - drawn, self._ahead)
+                        drawn = now
+            if self._ahead < LIMIT:
+                self._room.set()
+
+
+class _Keyboard:
+    """A terminal that is attached to the agent, for its keys. size: that of the agent's terminal already."""
+
+    def __init__(self, agent: SessionInfo, size: tuple[int, int]) -> None:
+        self._agent = agent
+        self._channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._terminal, self._shims = os.openpty()
+        set_size(self._shims, *size)
+        os.set_blocking(self._terminal, False)
+
+    def attach(self, *, takeover: bool) -> None:
+        """Attach it. Raise RelayError if the shim refuses. Blocks."""
+        before = termios.tcgetattr(self._shims)
+        termios.tcsetattr(self._shims, termios.TCSANOW, raw(before))
+        attach(self._agent, self._channel, (self._shims, self._shims), before, takeover=takeover)
+
+    async def run(self) -> None:
+        """Serve the shim. Raise _Over once it is detached, or the agent has ended."""
+        self._channel.setblocking(False)
+        reader, writer = await asyncio.open_unix_connection(sock=self._channel)
+        with closing(writer):
+            async for line in reader:
+                match json.loads(line):
+                    case {"event": "stopped"}:  # by Ctrl-Z
+                        writer.write(b'{"op": "resume", "foreground": true}\n')
+                    case {"event": "detached", "taken": True}:
+                        raise _Over(DETACHED, "another terminal has taken over.")
+                    case {"event": "detached"}:
+                        raise _Over(DETACHED, f"detached from {self._agent.name}.")
+                    case {"event": "exit"}:
+                        break
+        raise _ended(self._agent)
+
+    async def type(self, keys: bytes) -> None:
+        while keys:
+            try:
+                keys = keys[os.write(self._terminal, keys) :]
+            except BlockingIOError:
+                await _ready(self._terminal, write=True)
+
+    async def drain(self) -> None:
+        """Drop what the shim writes."""
+        while True:
+            await _ready(self._terminal, write=False)
+            with suppress(BlockingIOError):
+                os.read(self._terminal, 1 << 16)
+
+    def close(self) -> None:
+        """Detach: the shim notices."""
+        self._channel.close()
+        os.close(self._terminal)
+        os.close(self._shims)
 
 
 async def _first(*works: Any) -> None:
@@ -208,28 +257,31 @@ async def _first(*works: Any) -> None:
 async def _view(page: _Page, agent: SessionInfo) -> None:
     """Show the agent's terminal, and that of the next agent of its name. Raise _Over at the end."""
     while True:
-        async for fields, data in _parts(agent, page):
-            if "exit" in fields and not fields.get("again"):
-                raise _Over(ENDED, f"{agent.name} has ended.")
-            if fields.get("show") == SCREEN:
-                await page.reset(fields["columns"], fields["rows"])
-            if fields.get("show") in {SCREEN, OUTPUT}:
-                await page.show(data)
-        _say_end(agent, running=False)
-        await asyncio.sleep(_RETRY)
+        async with aclosing(_parts(agent, page)) as parts:
+            async for fields, data in parts:
+                if "exit" in fields and not fields.get("again"):
+                    raise _ended(agent)
+                if fields.get("show") == SCREEN:
+                    await page.reset(fields["columns"], fields["rows"])
+                if fields.get("show") in {SCREEN, OUTPUT}:
+                    await page.show(data)
+        await _until_next(agent)
 
 
-def _say_end(agent: SessionInfo, *, running: bool = True) -> None:
-    """Raise _Over if the agent has ended, or if it runs and `running` is True."""
+async def _until_next(agent: SessionInfo) -> None:
+    """Wait a moment for the agent's next session. Raise _Over if the agent has ended."""
     if not is_held(agent.socket.with_suffix(".lock")):
-        raise _Over(ENDED, f"{agent.name} has ended.")
-    if running:
-        raise _Over(DETACHED, f"detached from {agent.name}.")
+        raise _ended(agent)
+    await asyncio.sleep(_RETRY)
+
+
+def _ended(agent: SessionInfo) -> _Over:
+    return _Over(ENDED, f"{agent.name} has ended.")
 
 
 async def _parts(
     agent: SessionInfo, page: _Page | None = None
-) -> AsyncIterator[tuple[dict[str, Any], bytes]]:
+) -> AsyncGenerator[tuple[dict[str, Any], bytes]]:
     """Yield the parts of a view's stream until the session ends it, reading as fast as the page draws."""
     loop, unpacker = asyncio.get_running_loop(), Unpacker()
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
@@ -247,35 +299,11 @@ async def _parts(
 async def _size(agent: SessionInfo) -> tuple[int, int]:
     """Return the columns and rows of the agent's terminal."""
     while True:
-        async for fields, _ in _parts(agent):
-            if fields.get("show") == SCREEN:
-                return fields["columns"], fields["rows"]
-        _say_end(agent, running=False)
-        await asyncio.sleep(_RETRY)
-
-
-async def _copy(master: int, page: _Page) -> None:
-    """Show what is written in a terminal, until nothing has it open."""
-    while True:
-        await page.room()
-        await _ready(master, write=False)
-        try:
-            data = os.read(master, 1 << 16)
-        except BlockingIOError:
-            continue
-        except OSError:  # EIO
-            return
-        await page.show(data)
-
-
-async def _write(master: int, data: bytes) -> None:
-    while data:
-        try:
-            data = data[os.write(master, data) :]
-        except BlockingIOError:
-            await _ready(master, write=True)
-        except OSError:
-            return  # `_copy` ends
+        async with aclosing(_parts(agent)) as parts:
+            async for fields, _ in parts:
+                if fields.get("show") == SCREEN:
+                    return fields["columns"], fields["rows"]
+        await _until_next(agent)
 
 
 def _settle(ready: asyncio.Future[None]) -> None:
