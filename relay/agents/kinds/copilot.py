@@ -118,7 +118,7 @@ class Copilot(AgentKind):
         """Add `--additional-mcp-config @FILE`, and the tools that need no permission."""
         if _without_server(run):
             return None
-        path = run.file("mcp.json", {"mcpServers": {mcp_server.NAME: mcp_server.stdio()}})
+        path = mcp_server.config_file(run)
         tools = ",".join(f"{mcp_server.NAME}({tool})" for tool in mcp_server.UNASKED)
         return run.flagged(_SERVERS, f"@{path}", f"--allow-tool={tools}")
 
