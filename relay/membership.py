@@ -102,8 +102,7 @@ class ProgramMember:
 
     def reply(self, message: Message, text: str, *, wait: float | None = None) -> Message:
         """Answer the sender of `message`, in its thread."""
-        (sent,) = self._result(_reply(self._session, message, text, wait))
-        return sent
+        return self._result(_reply(self._session, message, text, wait))
 
     def messages(self, timeout: float | None = None) -> Iterator[Message]:
         """Yield messages as they arrive; end after `timeout` seconds without one.
@@ -153,8 +152,7 @@ class AsyncProgramMember:
 
     async def reply(self, message: Message, text: str, *, wait: float | None = None) -> Message:
         """See ProgramMember.reply."""
-        (sent,) = await self._result(_reply(self._session, message, text, wait))
-        return sent
+        return await self._result(_reply(self._session, message, text, wait))
 
     async def messages(self, timeout: float | None = None) -> AsyncIterator[Message]:
         """See ProgramMember.messages."""
@@ -171,8 +169,7 @@ class AsyncProgramMember:
         return await asyncio.wrap_future(self._session.call(work))
 
 
-async def _reply(
-    session: ProgramSession, message: Message, text: str, wait: float | None
-) -> Sequence[Message]:
+async def _reply(session: ProgramSession, message: Message, text: str, wait: float | None) -> Message:
     thread = message.thread or message.id
-    return await session.relay.send(message.sender, text, wait=wait, reply_to=message.id, thread=thread)
+    (sent,) = await session.relay.send(message.sender, text, wait=wait, reply_to=message.id, thread=thread)
+    return sent
