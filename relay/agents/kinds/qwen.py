@@ -18,16 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from relay.agents import hook_event, hook_reply, mcp_server
 from relay.agents.hook_event import NativeName
-from relay.agents.hook_setup import (
-    TIMEOUT,
-    Prepared,
-    Run,
-    entries,
-    expanded,
-    handler,
-    read,
-    with_defaults,
-)
+from relay.agents.hook_setup import TIMEOUT, Prepared, Run, entries, expanded, handler, read, with_defaults
 from relay.agents.kind import AgentKind, Markers
 from relay.agents.profile import PromptKind
 from relay.agents.transcript_lines import LineReader, Said, dict_of, dicts, numbered, object_in, text_of
