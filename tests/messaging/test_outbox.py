@@ -174,6 +174,7 @@ def query_costs(ledger: Ledger) -> dict[str, int]:
         "begun": lambda: ledger.inbox.begun(TEAM),
         "the latest": lambda: ledger.messages(limit=2),
         "the latest to": lambda: ledger.messages(to="Bob", limit=2),
+        "those with ids": lambda: ledger.messages(ids=["none", "either"]),
         "stored": lambda: ledger.inbox.stored(TEAM, "Bob"),
     }
     return {name: cost(ledger, query)[0] for name, query in queries.items()}
