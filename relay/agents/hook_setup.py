@@ -293,6 +293,14 @@ def entries(
     return found
 
 
+def require(run: Run, package: str, oldest: tuple[int, ...], who: str) -> None:
+    """Raise ConfigError if the agent's program is older. who: begins the error: what of relay's needs it."""
+    version = installed(run, package)
+    if version and version < oldest:
+        least = ".".join(map(str, oldest))
+        raise ConfigError(f"{who} {least} or later; for this version, relay reads the screen instead")
+
+
 def installed(run: Run, package: str) -> tuple[int, ...]:
     """Return the version of the agent's program; () if that is unknown.
 

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 
 from relay.agents import hook_event, hook_reply, mcp_server
 from relay.agents.hook_event import NativeName
-from relay.agents.hook_setup import Prepared, Run, installed, plugin_options
+from relay.agents.hook_setup import Prepared, Run, installed, plugin_options, require
 from relay.agents.kind import Markers
 from relay.agents.kinds.relay import RelayDialect
 from relay.agents.version import numbers
-from relay.errors import ConfigError
 
 if TYPE_CHECKING:
     from relay.agents.door import Door, Site
@@ -59,12 +58,7 @@ class Pi(RelayDialect):
         """Return `pi ARG...` as `pi --extension FILE ARG...`. Raise ConfigError for a pi that is too old."""
         if run.arguments[:1] and run.arguments[0] in _COMMANDS:
             return Prepared(list(run.command), run.env)
-        version = installed(run, "/pi-coding-agent")
-        if version and version < OLDEST:
-            raise ConfigError(
-                f"relay's extension needs pi {'.'.join(map(str, OLDEST))} or later; for this version, relay "
-                "reads the screen instead"
-            )
+        require(run, "/pi-coding-agent", OLDEST, "relay's extension needs pi")
         source = f"import extension from {json.dumps(run.copy(_EXTENSION))}\n"
         source += f"export default extension({json.dumps(plugin_options(run))})\n"
         return Prepared(
