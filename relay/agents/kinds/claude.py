@@ -145,7 +145,7 @@ class Claude(AgentKind):
     def peers(self, site: Site) -> PeerList:
         from relay.agents.kinds._claude_peers import ClaudePeers
 
-        return ClaudePeers(site)
+        return ClaudePeers(site, folder_of(site.env) / "sessions")
 
     def reader(self) -> LineReader:
         return _said

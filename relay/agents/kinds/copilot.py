@@ -14,7 +14,7 @@ import json
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from relay.agents import hook_event, mcp_server
 from relay.agents.hook_event import NativeEvent, NativeName
@@ -149,12 +149,10 @@ class Copilot(AgentKind):
         return _said
 
     def failure(self, line: bytes) -> Failed | None:
-        if b'"session.error"' not in line:
+        entry = _entry(line, "session.error")
+        if not entry or entry.get("agentId"):
             return None
-        entry = object_in(line)
         data = dict_of(entry.get("data"))
-        if entry.get("type") != "session.error" or entry.get("agentId"):
-            return None
         code, id, time = text_of(data.get("errorType")), text_of(entry.get("id")), _time(entry)
         return Failed(text_of(data.get("message")), code, id, time)
 
@@ -198,23 +196,25 @@ def _time(entry: dict[str, object]) -> str:
     return text_of(entry.get("timestamp"))
 
 
+def _entry(line: bytes, type: str) -> dict[str, Any]:
+    """Return the entry in a line of the transcript, if it is of this type, else {}."""
+    entry = object_in(line) if f'"{type}"'.encode() in line else {}
+    return entry if entry.get("type") == type else {}
+
+
 def _said(line: bytes) -> list[Said]:
-    if b'"assistant.message"' not in line:
+    entry = _entry(line, "assistant.message")
+    if not entry:
         return []
-    entry = object_in(line)
     data = dict_of(entry.get("data"))
-    if entry.get("type") != "assistant.message":
-        return []
     text, id = text_of(data.get("content")), text_of(data.get("messageId"))
     return numbered(iter([text]), id, _time(entry), text_of(entry.get("agentId")))
 
 
 class _Usage(OneCharge):
     def charge(self, line: bytes) -> Charge | None:
-        if b'"session.usage_record"' not in line:
-            return None
-        entry = object_in(line)
-        if entry.get("type") != "session.usage_record":
+        entry = _entry(line, "session.usage_record")
+        if not entry:
             return None
         usage = dict_of(dict_of(entry.get("data")).get("usage"))
         keys = ("inputTokens", "cacheReadTokens", "outputTokens", "", "")  # its output includes thoughts

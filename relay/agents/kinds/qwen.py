@@ -98,7 +98,7 @@ class Qwen(AgentKind):
     def peers(self, site: Site) -> PeerList:
         from relay.agents.kinds._qwen_peers import QwenPeers
 
-        return QwenPeers(site)
+        return QwenPeers(site, home_of(site.env) / "sessions")
 
     def reader(self) -> LineReader:
         return _Messages().read
