@@ -19,7 +19,7 @@ BEGIN, END = "<!-- versions:begin -->", "<!-- versions:end -->"
 HEAD = "| agent | version | passed | failed | tested on |\n|---|---|---|---|---|\n"
 RECEIVED = "<!-- heard:begin -->", "<!-- heard:end -->"
 RECEIVED_HEAD = (
-    "| agent | version | heard once | missed | heard, though none |\n" + HEAD.splitlines()[1] + "\n"
+    "| agent | version | read once | missed | read, though none |\n" + HEAD.splitlines()[1] + "\n"
 )
 _AGENT = re.compile(r"\[([a-z]+)")
 
