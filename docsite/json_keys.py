@@ -70,7 +70,7 @@ def page() -> str:
 
 
 def _section(output: Output) -> str:
-    parts = [f"## {', '.join(f'relay {command}' for command in output.commands)}"]
+    parts = [f"## relay {', '.join(output.commands)}"]
     if output.shape:
         parts.append(output.shape)
     rows = (
