@@ -153,8 +153,7 @@ OUTPUTS = (
             **of(Message, names={"sender": "from"}),
             "team": "the team of both",
             "obstacle": "only of `send`: what keeps the message from being typed, if anything",
-            "retried": "only of `retry`: the id of the message that was retried; the same as `id` if it was "
-            "still on its way",
+            "retried": "only of `retry`: the id of the message that was retried",
         },
     ),
     Output(
@@ -248,12 +247,10 @@ OUTPUTS = (
             "record": "only of an agent with its own record: how relay reads it",
             "rules": "how many rules of hooks.json files are in force; empty for none",
             "failure": "the error that ended its last turn, or `null`",
-            "failure.class, failure.text": "the class of error, such as `usage_limit`, and its text",
-            "failure.reset_at, failure.source": "when the limit ends; `hook`, `transcript`, `screen` or "
-            "`exit`",
-            "directives": "counts of its directives",
-            "directives.read, directives.missed": "bytes of output, read and missed",
-            "directives.lines": "lines",
+            "failure.class, failure.text, failure.reset_at, failure.source": "its class, such as `usage_limit`; "
+            "its text; when the limit ends; `hook`, `transcript`, `screen` or `exit`",
+            "directives": "counts",
+            "directives.read, directives.missed, directives.lines": "bytes of output read and missed; lines",
             "directives.heard, directives.begun, directives.failed, directives.committed": "directives read, "
             "given to handlers, failed there; messages committed",
             "directives.unknown": "begun when a session ended, with an unknown outcome",
@@ -271,8 +268,8 @@ OUTPUTS = (
             "tokens, cost, usage": "only of an agent whose usage is known: as of `relay ps`, and in full",
             "usage.turns, usage.tokens, usage.tokens.*, usage.cost, usage.unpriced_tokens, usage.models, "
             "usage.models.*": "as of `relay usage`",
-            "hold, escalation, account_hold": "only if there is one: why it is held, why its supervision "
-            "has escalated, why its account is held",
+            "hold, escalation, account_hold": "only if there is one: why it is held, its supervision has "
+            "escalated, its account is held",
             "idle_dropped": "only if there are any: texts of idle handlers that were dropped",
             "exit_code, next_try, wanted": "only while it has ended and its terminal waits: as of `relay ps`",
             "message, message.*": "only with the id of a message: as of `relay messages`",
