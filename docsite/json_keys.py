@@ -247,8 +247,8 @@ OUTPUTS = (
             "record": "only of an agent with its own record: how relay reads it",
             "rules": "how many rules of hooks.json files are in force; empty for none",
             "failure": "the error that ended its last turn, or `null`",
-            "failure.class, failure.text, failure.reset_at, failure.source": "its class, such as `usage_limit`; "
-            "its text; when the limit ends; `hook`, `transcript`, `screen` or `exit`",
+            "failure.class, failure.text, failure.reset_at, failure.source": "its class, such as "
+            "`usage_limit`; its text; when the limit ends; `hook`, `transcript`, `screen` or `exit`",
             "directives": "counts",
             "directives.read, directives.missed, directives.lines": "bytes of output read and missed; lines",
             "directives.heard, directives.begun, directives.failed, directives.committed": "directives read, "
