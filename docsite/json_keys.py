@@ -31,7 +31,7 @@ class Output:
     shape:    a sentence or two above the keys; empty for a single object.
     keys:     the meanings, each by one key or several ("name, team"). A nested key follows its parent's key
               and a dot; `*` is any key. A meaning begins with "only" if the key is not always present.
-              An empty one is that of SHARED.
+              An empty one is that of SHARED, or obvious.
     """
 
     commands: tuple[str, ...]
@@ -44,7 +44,9 @@ class Output:
 
     def meanings(self) -> dict[str, str]:
         """Return the meaning of each key."""
-        return {name: meaning or SHARED[name] for names, meaning in self.rows().items() for name in names}
+        return {
+            name: meaning or SHARED.get(name, "") for names, meaning in self.rows().items() for name in names
+        }
 
 
 SHARED = {
@@ -207,14 +209,14 @@ OUTPUTS = (
         "",
         {
             "name, channel": "the agent and the channel",
-            "member": "whether it is in the channel now",
+            "member": "whether it is in it now",
             "changed": "whether the command changed this",
         },
     ),
     Output(
         ("channels",),
         "A list of channels.",
-        {"channel, team": "which one", "members": "the names of its members"},
+        {"channel, team, members": ""},
     ),
     Output(
         ("answer",),
@@ -223,7 +225,7 @@ OUTPUTS = (
             "id": "the question, as `--question` takes it",
             "kind": "`permission`, `plan_approval`, `question` or `other`",
             "lines": "its lines on the screen",
-            "options, options.number, options.text": "the options",
+            "options, options.number, options.text": "",
             "selected": "the number of the option with the cursor",
             "result": "only if it was answered: `answered`, or `unconfirmed` if the question is still on "
             "the screen",
@@ -237,7 +239,7 @@ OUTPUTS = (
         "With the id of a message in a final state: only `message`.",
         {
             "session_pid, terminal_pid, restarts, viewers, prompt, rule, lines": "",
-            "profile": "the profile, such as `claude`",
+            "profile": "such as `claude`",
             "state, reason": "its state, and why",
             "reader": "how relay reads it: `lines` or `screen`",
             "version, checked": "its version, and those that the profile was checked with",
@@ -263,8 +265,8 @@ OUTPUTS = (
             "waiting, obstacle": "texts waiting to be given, and what prevents it",
             "door": "whether its own inbox takes texts, and if not, why; empty if this kind has none",
             "bus": "`connected to ...`, or why not",
-            "notices": "notices that you have not seen yet",
-            "configuration": "the mistakes in the configuration in force",
+            "notices": "those that you have not seen",
+            "configuration": "the mistakes in it",
             "tokens, cost, usage": "only of an agent whose usage is known: as of `relay ps`, and in full",
             "usage.turns, usage.tokens, usage.tokens.*, usage.cost, usage.unpriced_tokens, usage.models, "
             "usage.models.*": "as of `relay usage`",
@@ -275,7 +277,7 @@ OUTPUTS = (
             "message, message.*": "only with the id of a message: as of `relay messages`",
         },
     ),
-    Output(("peek",), "", {"columns, rows, lines": "the size of the terminal, and the text of each row"}),
+    Output(("peek",), "", {"columns, rows, lines": "the terminal's size, and the text of each row"}),
     Output(
         ("logs",),
         "One object on each line.",
@@ -285,7 +287,7 @@ OUTPUTS = (
         ("events",),
         "One object on each line.",
         {
-            "time, event, session, name": "when, the event, the session and the agent",
+            "time, event, session, name": "",
             "*": "only of some events",
         },
     ),
@@ -303,9 +305,8 @@ OUTPUTS = (
         "",
         {
             "agents, accounts": "the usage of each",
-            "agents.name, agents.team, agents.agent, agents.account": "the agent, its profile and its "
-            "account",
-            "accounts.account": "the account",
+            "agents.name, agents.team, agents.agent, agents.account": "the agent, its profile and account",
+            "accounts.account": "",
             **_used_by("agents", "accounts"),
             "limits, limits.account, limits.agent, limits.at": "rate limits: the account, the agent, and "
             "when they were reported",
@@ -353,10 +354,8 @@ OUTPUTS = (
         {
             "name, team": "",
             "session": "the session, for `--session`",
-            "began, seconds": "when, and for how long",
-            "bytes, files": "its size and its files",
-            "running": "whether the session is still running",
-            "command": "the agent's command line",
+            "began, seconds": "when, and how long it lasted",
+            "bytes, files, running, command": "",
         },
     ),
     Output(
@@ -378,17 +377,17 @@ OUTPUTS = (
         "",
         {
             "at": "seconds into the recording",
-            "columns, rows, lines": "the size of the terminal, and the text of each row",
+            "columns, rows, lines": "as of `peek`",
         },
     ),
     Output(
         ("agents",),
         "A list of profiles.",
         {
-            "name, path": "the profile, and the file it comes from",
-            "program, installed": "the program in PATH, and the version that it prints",
+            "name, path": "the profile, and its file",
+            "program, installed": "the program in PATH, and its version",
             "checked": "the versions that the profile was checked with",
-            "commands": "the commands that select it",
+            "commands": "those that select it",
             "reader, inject, fullscreen, hooks": "how relay reads it, whether relay types into it, whether "
             "it is full-screen, and its hook protocol",
             "ways": "how texts reach the installed agent, in order: `hooks`, `door`, `typed`",
@@ -463,7 +462,7 @@ OUTPUTS = (
         ("init",),
         "A list of files.",
         {
-            "file": "its path",
+            "file": "",
             "outcome": "`written`, or `kept`: it existed already",
             "agents": "only of a relay.toml that was written: its agents",
         },
@@ -472,7 +471,7 @@ OUTPUTS = (
         ("trust",),
         "A list of files.",
         {
-            "file": "its path",
+            "file": "",
             "outcome": "`trusted` or `failed`",
             "sha256, notes": "only with `trusted`: the digest of its content, and notes about it",
             "error": "",
@@ -484,7 +483,7 @@ OUTPUTS = (
         {
             "lingering": "whether services start before you log in; `null` if unknown",
             "services": "the installed services",
-            "services.name, services.file, services.fleet": "its name, its file, and the fleet file",
+            "services.name, services.file, services.fleet": "the service, its file, and the fleet file",
             "services.enabled": "whether it is enabled; `null` if unknown",
             "services.last, services.failed, services.at": "how its last run ended, whether it failed, and "
             "when, as the service manager reports it",
@@ -503,10 +502,8 @@ OUTPUTS = (
         ("broker status", "broker start"),
         "",
         {
-            "running": "whether it is running",
+            "running, host, port, url, pid": "",
             "kind": "`embedded`, or the kind of your own broker",
-            "host, port, url": "where it listens",
-            "pid": "its process",
             "problem": "only of a broker that does not answer: why",
         },
     ),
@@ -516,25 +513,25 @@ OUTPUTS = (
         "",
         {
             "kind": "`mosquitto` or `nats`",
-            "users": "the users in the list",
-            "files": "the files that `-o` has written",
+            "users": "",
+            "files": "those that `-o` has written",
             "text": "without `-o`: the list, without passwords",
         },
     ),
     Output(
         ("broker credentials export",),
         "",
-        {"file": "the file with the credentials", "users": "their users"},
+        {"file, users": ""},
     ),
     Output(
         ("broker credentials import",),
         "A list of agents.",
-        {"user": "the user of the credentials", "outcome": "`imported`"},
+        {"user": "", "outcome": "`imported`"},
     ),
     Output(
         ("doctor",),
         "A list of checks.",
-        {"name": "the check", "result": "`ok`, or how bad it is", "detail": "the finding"},
+        {"name, detail": "the check, and what it found", "result": "`ok`, or how bad it is"},
     ),
     Output(
         ("doctor --report",),
@@ -542,7 +539,7 @@ OUTPUTS = (
         {
             "versions, versions.*": "of relay, Python and relay's dependencies",
             "platform, platform.*, terminal, terminal.*": "the platform and the terminal",
-            "agents": "the installed agents",
+            "agents": "the installed ones",
             "agents.name, agents.version, agents.checked": "only with an entry each: the profile, the "
             "version, and whether relay was checked with it",
             "settings, settings.*": "only with an entry each: settings that differ from their defaults",
