@@ -155,7 +155,7 @@ OUTPUTS = (
             **of(Message, names={"sender": "from"}),
             "team": "the team of both",
             "obstacle": "only of `send`: what keeps the message from being typed, if anything",
-            "retried": "only of `retry`: the id of the message that was retried; `id` if it was still on its way",
+            "retried": "only of `retry`: the message that was retried; `id` if it was still on its way",
         },
     ),
     Output(
