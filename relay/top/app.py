@@ -24,7 +24,7 @@ from textual.events import Resize
 from textual.message import Message
 from textual.widgets import Footer, Input, Static
 
-from relay.columns import fit
+from relay.columns import columns_of, cut
 from relay.control.agent_state import duration, state
 from relay.control.board import Board, BoardEntry
 from relay.errors import RelayError
@@ -34,7 +34,7 @@ from relay.top import command
 from relay.top.choice_list import ChoiceList, Lines
 from relay.top.dialogs import Confirmation, Dialog, InboxDialog, QuestionDialog, TextDialog
 from relay.top.live_screen import LiveScreen
-from relay.top.rows import RESET, REVERSE, UNDERLINE, Fold, ListRow, brief, summary, table
+from relay.top.rows import RESET, UNDERLINE, Fold, ListRow, brief, summary, table
 
 WIDE = 160
 """Columns from which on the screen of the chosen agent is beside the list, not below it."""
@@ -208,7 +208,7 @@ class Top(App[int]):
         row = screen.query_one("#list", ChoiceList).chosen
         live = screen.query_one("#live", LiveScreen)
         about = screen.query_one("#about", Lines)
-        about.show([f"{REVERSE}{fit(_about(row), max(about.size.width, 1))}{RESET}"])
+        about.show([_rule(_about(row), max(about.size.width, 1))])
         entry = None if row is None else row.entry
         shows = (row.id, entry.agent.id) if row and entry and entry.has_screen else None
         if entry is None or shows is None:
@@ -358,6 +358,12 @@ class Top(App[int]):
 
 def _names(entry: BoardEntry) -> tuple[str, str]:
     return entry.agent.name, entry.agent.team
+
+
+def _rule(text: str, columns: int) -> str:
+    """Return a horizontal line with `text` in it."""
+    text = cut(f"── {text} " if text else "", columns)
+    return text + "─" * (columns - columns_of(text))
 
 
 def _about(row: ListRow | None) -> str:

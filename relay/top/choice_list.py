@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import ClassVar
 
 from rich.console import Console
+from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
 from textual.binding import Binding, BindingType
@@ -20,7 +21,7 @@ from textual.widget import Widget
 from relay.top.rows import ListRow
 
 _CONSOLE = Console()
-_CHOSEN = Style(reverse=True)  # also without colours, and on any background
+_CHOSEN = Style(reverse=True)  # instead of colours: it stands out on any background
 
 
 @lru_cache(maxsize=1024)
@@ -92,7 +93,7 @@ class ChoiceList(ScrollView, can_focus=True):
     def render_line(self, y: int) -> Strip:
         at = y + self.scroll_offset.y
         shown = strip(self._rows[at].text if at < len(self._rows) else "", self.size.width)
-        return shown.apply_style(_CHOSEN) if at == self._at and self.chosen else shown
+        return Strip([Segment(shown.text, _CHOSEN)]) if at == self._at and self.chosen else shown
 
     def action_move(self, step: int) -> None:
         ids = [at for at, row in enumerate(self._rows) if row.id is not None]

@@ -11,7 +11,7 @@ from relay.text import visible
 
 
 @dataclass(frozen=True, slots=True)
-class CommandResult:
+class CommandOutput:
     """The output of a command that has ended."""
 
     output: str
@@ -25,12 +25,12 @@ class CommandResult:
         return visible((said or self.output.strip()).rpartition("\n")[2]).removeprefix("relay: ")
 
 
-async def run(*words: str, text: str = "") -> CommandResult:
+async def run(*words: str, text: str = "") -> CommandOutput:
     """Run `relay WORDS`. text: its standard input; other users can see the words."""
     process = await asyncio.create_subprocess_exec(
         *PYTHON, "-m", "relay", *words, stdin=PIPE, stdout=PIPE, stderr=PIPE
     )
     output, error = await process.communicate(text.encode("utf-8", "replace"))
-    return CommandResult(
+    return CommandOutput(
         output.decode("utf-8", "replace"), error.decode("utf-8", "replace"), process.returncode == 0
     )

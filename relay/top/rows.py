@@ -14,7 +14,7 @@ from relay.dataclass import dataclass
 from relay.names import key
 from relay.text import count, one_line
 
-RESET, BOLD, UNDERLINE, REVERSE = (f"\x1b[{code}m" for code in (0, 1, 4, 7))
+RESET, BOLD, UNDERLINE = "\x1b[0m", "\x1b[1m", "\x1b[4m"
 
 _LINE = 300  # characters of an agent's line to consider
 _INDENT = "  "

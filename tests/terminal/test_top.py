@@ -52,7 +52,7 @@ def test_you_attach_and_come_back_and_the_terminal_is_as_before(relay: Relay, te
     bob.receives("for Bob\n")
     top.resize(200, 60)
     top.type(b"\x1dd")
-    top.wait(lambda: "Bob   " in "".join(top.lines()[1:2])[100:], "the screen beside the list")
+    top.wait(lambda: "── Bob " in "".join(top.lines()[1:2]), "the screen beside the list")
     top.type("k\r")
     top.wait(lambda: not top.screen.alternate, "the other agent's own terminal")
     alice.say("it is Alice")
@@ -110,10 +110,11 @@ def test_closing_the_window_ends_it(relay: Relay, terminal: Open, attached: bool
 
 
 def test_no_color_is_respected(relay: Relay, terminal: Open) -> None:
-    FakeAgent(relay, "Alice").wrap()
+    for name in ("Alice", "Bob"):
+        FakeAgent(relay, name).wrap()
     plain, coloured = (terminal(*TOP, env={"NO_COLOR": value}) for value in ("1", ""))
     for each in (plain, coloured):
-        each.wait_for("  Alice ")
+        each.wait_for("  Bob ")  # the chosen one, Alice, has no colours
         each.type("q")
         assert each.end() == 0
     assert not SGR_COLOUR.search(bytes(plain.output)) and SGR_COLOUR.search(bytes(coloured.output))
