@@ -11,9 +11,11 @@ import json
 import os
 import shlex
 import signal
+import textwrap
 import threading
 import time
 from collections.abc import Callable, Hashable
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -22,6 +24,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container, Vertical
 from textual.events import Resize
 from textual.message import Message
+from textual.timer import Timer
 from textual.widgets import Footer, Input, Static
 
 from relay.columns import columns_of, cut
@@ -38,6 +41,9 @@ from relay.top.rows import RESET, UNDERLINE, Fold, ListRow, brief, summary, tabl
 
 WIDE = 160
 """Columns from which on the screen of the chosen agent is beside the list, not below it."""
+
+SAID_FOR = 20.0
+"""Seconds for which the result of a command is shown."""
 
 LOOK_EVERY = 1.0
 """Least seconds between two looks at all agents."""
@@ -142,6 +148,7 @@ class Top(App[int]):
         self._board: Board | None = None
         self._folded: set[str] = set()
         self._looks = Looks(look, self.post_message)
+        self._forgets: Timer | None = None
         self._shown: object = None  # the id of the row whose agent the pane shows
 
     def compose(self) -> ComposeResult:
@@ -195,7 +202,7 @@ class Top(App[int]):
             return
         words = screen.query_one("#words", Input).value
         agents = screen.query_one("#list", ChoiceList)
-        header, rows = table(self._board, agents.size.width, time.time(), words, self._folded)
+        header, rows = table(self._board, agents.columns, time.time(), words, self._folded)
         screen.query_one("#header", Lines).show([f"{UNDERLINE}{header}{RESET}"] if rows else [])
         agents.show(rows, chosen)
         self._show_chosen()
@@ -212,15 +219,19 @@ class Top(App[int]):
         entry = None if row is None else row.entry
         shows = (row.id, entry.agent.id) if row and entry and entry.has_screen else None
         if entry is None or shows is None:
-            live.say([] if entry is None else _words(entry))
+            live.say([] if entry is None else _words(entry, about.size.width))
         elif shows != self._shown:
             live.follow(entry.agent)
         self._shown = shows
 
     def _say(self, text: str) -> None:
+        """Show a sentence for a while."""
         notice = self.screen_stack[0].query_one("#notice", Static)
         notice.update(visible(text))
         notice.display = bool(text)
+        if self._forgets is not None:
+            self._forgets.stop()
+        self._forgets = self.set_timer(SAID_FOR, partial(self._say, "")) if text else None
 
     # What the user does.
 
@@ -243,7 +254,7 @@ class Top(App[int]):
 
     def action_answer(self) -> None:
         if entry := self._chosen():
-            self.run_worker(self._answer(*_names(entry)))
+            self.run_worker(self._answer(*_names(entry)), group="question", exclusive=True)
 
     async def _answer(self, name: str, team: str) -> None:
         found = await command.run("answer", name, "-t", team, "--json")
@@ -389,7 +400,7 @@ def _folder(path: str) -> str:
         return path
 
 
-def _words(entry: BoardEntry) -> list[str]:
+def _words(entry: BoardEntry, columns: int) -> list[str]:
     """Return what is known of an agent whose screen cannot be shown."""
-    rows = [item.line for item in entry.items]
-    return rows or [one_line(entry.line, None)]
+    lines = [item.line for item in entry.items] or [one_line(entry.line, None)]
+    return [row for line in lines for row in textwrap.wrap(line, max(columns, 1))]

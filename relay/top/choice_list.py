@@ -75,6 +75,11 @@ class ChoiceList(ScrollView, can_focus=True):
         row = self._rows[self._at] if self._at < len(self._rows) else None
         return None if row is None or row.id is None else row
 
+    @property
+    def columns(self) -> int:
+        """The width of a row: without the scroll bar, if there is one."""
+        return self.scrollable_content_region.width
+
     def show(self, rows: Sequence[ListRow], chosen: Hashable = None) -> None:
         """Show `rows`. chosen: the id of the row to choose; None: that of the last one, or its neighbour."""
         wanted = chosen if chosen is not None or self.chosen is None else self.chosen.id
@@ -92,7 +97,7 @@ class ChoiceList(ScrollView, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         at = y + self.scroll_offset.y
-        shown = strip(self._rows[at].text if at < len(self._rows) else "", self.size.width)
+        shown = strip(self._rows[at].text if at < len(self._rows) else "", self.columns)
         return Strip([Segment(shown.text, _CHOSEN)]) if at == self._at and self.chosen else shown
 
     def action_move(self, step: int) -> None:

@@ -56,6 +56,9 @@ class Dialog(ModalScreen[tuple[str, str] | None]):
         """Yield what is between the text and the keys."""
         yield from ()
 
+    def on_choice_list_opened(self, event: ChoiceList.Opened) -> None:
+        event.stop()  # the list below the dialog would take it for its own
+
 
 class TextDialog(Dialog):
     """Asks for a line of text."""
@@ -88,6 +91,10 @@ class QuestionDialog(Dialog):
     """
 
     AUTO_FOCUS = "ChoiceList"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "choose", show=False),
+        Binding("t", "dismiss(('text', ''))", show=False),
+    ]
 
     def __init__(self, name: str, asked: dict[str, Any]) -> None:
         self._options = [(str(each["number"]), visible(each["text"])) for each in asked["options"]]
@@ -106,18 +113,16 @@ class QuestionDialog(Dialog):
         rows = [ListRow(f"{number:>2}  {text}", number) for number, text in self._options]
         self.query_one(ChoiceList).show(rows, self._selected)
 
-    def on_choice_list_opened(self) -> None:
-        self._choose()
+    def on_choice_list_opened(self, event: ChoiceList.Opened) -> None:
+        event.stop()
+        self.action_choose()
 
     def on_key(self, event: Key) -> None:
-        if event.key == "enter":
-            self._choose()
-        elif event.key == "t":
-            self.dismiss(("text", ""))
-        elif event.character in {number for number, _ in self._options}:
-            self.dismiss(("choice", event.character))
+        if event.character in {number for number, _ in self._options}:
+            event.stop()
+            self.dismiss(("choice", event.character or ""))
 
-    def _choose(self) -> None:
+    def action_choose(self) -> None:
         if row := self.query_one(ChoiceList).chosen:
             self.dismiss(("choice", str(row.id)))
 

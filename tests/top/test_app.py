@@ -18,7 +18,7 @@ from relay.control.board import Board
 from relay.errors import LedgerError
 from relay.top.app import Top
 from relay.top.choice_list import ChoiceList
-from relay.top.dialogs import Confirmation, Dialog, InboxDialog
+from relay.top.dialogs import Confirmation, Dialog, InboxDialog, QuestionDialog
 from support import eventually
 
 SNAPSHOTS = Path(__file__).with_name("snapshots")
@@ -178,6 +178,46 @@ def test_nothing_is_stopped_or_restarted_unless_you_say_yes(monkeypatch: pytest.
         assert not ran
 
     drive(lambda: FIVE, decline)
+
+
+ASKED = {
+    "id": "1f", "kind": "other", "selected": 2, "lines": ["Go \x1b[31mon?"],
+    "options": [{"number": 1, "text": "yes"}, {"number": 2, "text": "no\x07"}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("keys", "answer"),
+    [(["1"], "1"), (["enter"], "2"), (["up", "enter"], "1"), (["3", "x", "escape"], None)],
+    ids=["number", "Enter", "arrow", "Esc"],
+)
+def test_a_question_is_answered_by_number_or_by_choosing(keys: list[str], answer: str | None) -> None:
+    async def press(top: Top, pilot: Pilot[int]) -> None:
+        answers: list[tuple[str, str] | None] = []
+        top.push_screen(QuestionDialog("Ben", ASKED), answers.append)
+        await pilot.pause()
+        shown = "\n".join(rows(top))
+        assert "Ben asks (other):" in shown and "Go ␛[31mon?" in shown and "  2  no␇" in shown
+        await pilot.press(*keys)
+        assert answers == [answer and ("choice", answer)]
+
+    drive(lambda: FIVE, press)
+
+
+def test_a_double_click_answers_and_nothing_below_the_dialog_hears_of_it() -> None:
+    """Attaching would fail here, as there is no terminal."""
+
+    async def click(top: Top, pilot: Pilot[int]) -> None:
+        answers: list[tuple[str, str] | None] = []
+        top.push_screen(QuestionDialog("Ben", ASKED), answers.append)
+        await pilot.pause()
+        await pilot.click(ChoiceList, offset=(3, 0))
+        assert not answers
+        await pilot.click(ChoiceList, offset=(3, 0), times=2)
+        await pilot.pause()
+        assert answers == [("choice", "1")]
+
+    drive(lambda: FIVE, click)
 
 
 def test_the_help_and_the_inbox_are_shown_and_left() -> None:
