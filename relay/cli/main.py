@@ -20,7 +20,19 @@ from relay.names import suggest
 from relay.text import visible
 
 GROUPS = {
-    "Run agents": ("wrap", "attach", "ps", "next", "answer", "stop", "restart", "resume", "reload", "forget"),
+    "Run agents": (
+        "wrap",
+        "attach",
+        "top",
+        "ps",
+        "next",
+        "answer",
+        "stop",
+        "restart",
+        "resume",
+        "reload",
+        "forget",
+    ),
     "Run a fleet": ("init", "up", "down", "spawn", "service"),
     "Talk": ("inbox", "send", "messages", "retry", "drop", "release", "join", "leave", "channels"),
     "Remember": ("memory",),
@@ -37,7 +49,7 @@ Then, in two terminals: `relay wrap -n Alice claude` and `relay wrap -n Bob code
 COMMANDS = tuple(name for names in GROUPS.values() for name in names)
 
 _MEANT = {
-    "ps --watch": "top htop watch monitor",
+    "top": "htop watch monitor",
     "ps": "list ls status sessions",
     "stop": "kill quit exit end rm remove",
     "wrap": "run start exec new",

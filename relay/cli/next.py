@@ -9,6 +9,7 @@ exits with 1, and lists agents that have failed and ended: supervised ones, and 
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 
 from relay.cli import attach
@@ -16,7 +17,6 @@ from relay.cli.arguments import add_json, add_team
 from relay.cli.output import print_json
 from relay.control import inbox
 from relay.control.guard import user_only
-from relay.control.needs import Need, by_urgency, need
 from relay.control.sessions import live
 from relay.home import Home
 from relay.messaging.user_inbox import Item, unread_sentence
@@ -40,7 +40,8 @@ def run(args: argparse.Namespace) -> int:
     agents = {(key(each.team), key(each.name)): each for each in running}
     waiting = inbox.items(home, running, args.team)
     needy = [agents.get((key(each.team), key(each.name))) for each in waiting if each.kind in inbox.ATTACH]
-    ready = [each for each in by_urgency(running) if args.ready and need(each) is Need.READY]
+    ready = [each for each in running if args.ready and each.state == "ready"]
+    ready.sort(key=lambda each: math.inf if each.since is None else each.since)
     chosen = next((each for each in [*needy, *ready] if each is not None), None)
     if args.json:
         print_json(None if chosen is None else chosen.public())
