@@ -20,21 +20,10 @@ from relay.names import suggest
 from relay.text import visible
 
 GROUPS = {
-    "Run agents": (
-        "wrap",
-        "attach",
-        "top",
-        "ps",
-        "next",
-        "answer",
-        "stop",
-        "restart",
-        "resume",
-        "reload",
-        "forget",
-    ),
+    "Run agents": ("wrap", "attach", "stop", "restart", "resume", "reload", "forget"),
+    "See and answer": ("top", "web", "ps", "next", "answer", "inbox"),
     "Run a fleet": ("init", "up", "down", "spawn", "service"),
-    "Talk": ("inbox", "send", "messages", "retry", "drop", "release", "join", "leave", "channels"),
+    "Talk": ("send", "messages", "retry", "drop", "release", "join", "leave", "channels"),
     "Remember": ("memory",),
     "Look inside": ("peek", "logs", "explain", "usage", "events", "audit", "replay", "inspect", "agents"),
     "Set up": ("trust", "hook", "hooks", "mcp", "broker", "doctor", "completion", "demo"),
@@ -50,6 +39,7 @@ COMMANDS = tuple(name for names in GROUPS.values() for name in names)
 
 _MEANT = {
     "top": "htop watch monitor",
+    "web": "dashboard ui gui browser",
     "ps": "list ls status sessions",
     "stop": "kill quit exit end rm remove",
     "wrap": "run start exec new",

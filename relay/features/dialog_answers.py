@@ -67,6 +67,7 @@ class DialogAnswers:
         self._state = state
         self._answering = asyncio.Lock()
         self._exited = False
+        self._given = 0  # answers, so that one is not taken for the same question asked again
 
     @handles(AgentExited)
     def exited(self, _: AgentExited) -> None:
@@ -95,7 +96,7 @@ class DialogAnswers:
     async def question(self, _: Request) -> Answer:
         asked = await self._settled()
         return {
-            "id": asked.token,
+            "id": self._id(asked),
             "kind": self._state.prompt or PromptKind.OTHER,
             "lines": asked.lines,
             "options": [{"number": each.number, "text": each.text} for each in asked.options],
@@ -145,11 +146,14 @@ class DialogAnswers:
             raise _Secret("it asks for a secret: type that in its own terminal, with `relay attach`.")
         return question.on(self._terminal)
 
+    def _id(self, asked: ScreenQuestion) -> str:
+        return f"{asked.token}-{self._given}"
+
     async def _give(
-        self, asked: ScreenQuestion, token: str, choice: str, text: str | None
+        self, asked: ScreenQuestion, id: str, choice: str, text: str | None
     ) -> tuple[str, Option | None]:
         """Answer the question; return the result and the chosen option."""
-        if asked.token != token:
+        if self._id(asked) != id:
             raise NotAllowed("it is now asking something else. Read that first.")
         if not asked.options and not self._terminal.tty().canonical:
             raise RelayError("its screen shows no readable options. Answer in its terminal: `relay attach`.")
@@ -162,6 +166,7 @@ class DialogAnswers:
             else:
                 line = self._terminal.unfinished
                 await self._type(option.key, lambda: line().rstrip().endswith(option.key))
+        self._given += 1
         self._terminal.write(ENTER)
 
         def gone() -> bool:
