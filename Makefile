@@ -116,7 +116,7 @@ $(VENV)/.checks: $(VENV)/.stamp
 # Meanwhile, pytest's byte code of the tests: without it, each worker would rewrite all of their assertions.
 # Errors in tests are reported when they run.
 $(VENV)/.linters: $(VENV)/.stamp
-	@{ $(BIN)/python -m pip install --quiet --no-compile --group linters && \
+	@{ $(BIN)/python -m pip install --quiet --no-compile --group linters --group browser && \
 	$(BIN)/python -m pip install --quiet --target .cache/amqtt --upgrade --group amqtt; } & pip=$$!; \
 	find tests -name 'test_*.py' | xargs -n 150 -P 4 $(BIN)/pytest --collect-only -qq >/dev/null; wait $$pip
 	@touch $@
