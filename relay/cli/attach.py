@@ -24,7 +24,6 @@ from relay.control.sessions import SessionInfo, claims, find_claim
 from relay.errors import NoSuchSession, NotAllowed, RelayError, UsageError
 from relay.home import Home
 from relay.names import key
-from relay.peer import connect as connect_to
 from relay.terminal.client import HANDLED, SHIM_DIED, Client, SwitchAgent, TerminalMode
 
 
