@@ -88,8 +88,9 @@ bench-fleet: $(VENV)/.stamp  ## how relay scales: 10 to 500 simulated agents, 60
 bench-memory: $(VENV)/.stamp  ## what the memory store finds, and how fast; about three minutes
 	@$(BIN)/python -m benchmarks.memory
 
-pictures: $(VENV)/.stamp  ## redraw docs/img/*.svg from the recordings next to them
+pictures: $(VENV)/.linters  ## redraw docs/img/*.svg from the recordings next to them, and take those of relay web anew
 	@$(BIN)/python -m tools.pictures
+	@$(BIN)/python -m tools.pictures.web
 
 record: $(VENV)/.stamp  ## record the pictures' sessions again, and redraw them; best on a quiet machine
 	@$(BIN)/python -m tools.pictures --record

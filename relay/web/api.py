@@ -11,7 +11,7 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 
@@ -40,7 +40,7 @@ from relay.replay.export import export
 from relay.web.access import OPENED, PRINTED, Access, BrowserSession, TooMany
 from relay.web.commands import CommandEnd, Commands
 from relay.web.events import Watch
-from relay.web.gate import MAX_BODY, PEER, SESSION, Refused
+from relay.web.gate import MAX_BODY, PEER, SESSION, Refused, json_response
 from relay.web.peers import Whose
 from relay.web.terminals import PageTerminals
 
@@ -143,11 +143,11 @@ class Api:
 
     async def agents(self, request: Request) -> Response:
         found = await self._look(_team(request))
-        return _json([each.public() for each in found.entries])
+        return json_response([each.public() for each in found.entries])
 
     async def inbox(self, request: Request) -> Response:
         found = await self._look(_team(request))
-        return _json([each.public() for each in found.inbox])
+        return json_response([each.public() for each in found.inbox])
 
     async def messages(self, request: Request) -> Response:
         query = request.query_params
@@ -163,28 +163,32 @@ class Api:
             with Ledger(self._home.ledger) as ledger:
                 return ledger.messages(team=_team(request), about=about, states=states, limit=limit)
 
-        return _json([{**each.message.public(), "team": each.team} for each in await asyncio.to_thread(rows)])
+        return json_response(
+            [{**each.message.public(), "team": each.team} for each in await asyncio.to_thread(rows)]
+        )
 
     async def question(self, request: Request) -> Response:
         name, team = request.path_params["name"], _team(request)
-        return _json(await asyncio.to_thread(lambda: find(self._home, name, team).ask({"op": "question"})))
+        return json_response(
+            await asyncio.to_thread(lambda: find(self._home, name, team).ask({"op": "question"}))
+        )
 
     async def logs(self, request: Request) -> Response:
         lines = _number(request.query_params.get("limit"), LATEST)
         outcome = await self._commands.run(
             *("logs", "--json", f"-n{lines}", *_in_team(request), "--", request.path_params["name"])
         )
-        return _json([json.loads(line) for line in outcome.out.splitlines()])
+        return json_response([json.loads(line) for line in outcome.out.splitlines()])
 
     async def usage(self, request: Request) -> Response:
-        return _json((await self._commands.run("usage", "--json", *_in_team(request))).value())
+        return json_response((await self._commands.run("usage", "--json", *_in_team(request))).value())
 
     async def recordings(self, request: Request) -> Response:
         rows = (await self._commands.run("replay", "--json", *_in_team(request))).value()
         for row in rows:
             del row["files"]  # the id stands for them
             row["id"] = _recording_id(*(row[each] for each in ("team", "name", "session", "began")))
-        return _json(rows)
+        return json_response(rows)
 
     async def recording(self, request: Request) -> Response:
         id = request.path_params["id"]
@@ -201,7 +205,7 @@ class Api:
         return StreamingResponse(_pieces(lines), media_type="application/x-asciicast")
 
     async def fleet(self, _: Request) -> Response:
-        return _json((await self._commands.run("up", "--dry-run", "--json")).value())
+        return json_response((await self._commands.run("up", "--dry-run", "--json")).value())
 
     # What the user does.
 
@@ -326,31 +330,26 @@ def _session(request: Request) -> BrowserSession:
     return found
 
 
-def _json(value: Any) -> Response:
-    return JSONResponse(value)
-
-
 def _result(outcome: CommandEnd) -> Response:
     """Return what a command that changes something has printed: 409 if it has failed."""
-    return JSONResponse(outcome.value(), 200 if outcome.code == 0 else 409)
+    return json_response(outcome.value(), 200 if outcome.code == 0 else 409)
 
 
 async def _nothing(scope: Any, receive: Any, send: Any) -> None:
-    response = JSONResponse({"error": "the API has no such path.", "type": "UsageError"}, 404)
+    response = json_response({"error": "the API has no such path.", "type": "UsageError"}, 404)
     await response(scope, receive, send)
 
 
 async def _mistake(_: Request, error: Exception) -> Response:
     status = next(status for kind, status in _STATUS if isinstance(error, kind))
-    return JSONResponse({"error": str(error), "type": type(error).__name__}, status)
+    return json_response({"error": str(error), "type": type(error).__name__}, status)
 
 
 async def _refused(_: Request, error: Exception) -> Response:
     assert isinstance(error, Refused)
-    headers = {"Connection": "close"}
-    return JSONResponse({"error": str(error), "type": "NotAllowed"}, error.status, headers)
+    return error.response()
 
 
 async def _defect(_: Request, error: Exception) -> Response:
     text = f"relay web failed to do that ({type(error).__name__}). Its terminal says more."
-    return JSONResponse({"error": text, "type": "RelayError"}, 500)
+    return json_response({"error": text, "type": "RelayError"}, 500)

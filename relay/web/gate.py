@@ -8,11 +8,13 @@ resolves to this machine is no Host of this server (DNS rebinding).
 
 from __future__ import annotations
 
+import json
 import logging
+from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import cookie_parser
-from starlette.responses import JSONResponse
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from relay.home import Home
@@ -58,6 +60,17 @@ class Refused(Exception):
         super().__init__(text)
         self.status = status
 
+    def response(self) -> Response:
+        """Return what to answer; the connection is closed, as more of the request may be on its way."""
+        response = json_response({"error": str(self), "type": "NotAllowed"}, self.status)
+        response.headers["Connection"] = "close"
+        return response
+
+
+def json_response(value: Any, status: int = 200) -> Response:
+    """Return a response with `value` as JSON, in ASCII: a path may be no UTF-8."""
+    return Response(json.dumps(value), status, media_type="application/json")
+
 
 class Gate:
     """Lets only requests through to `app` that may reach it; those to the API with their session."""
@@ -81,9 +94,7 @@ class Gate:
                 await receive()
                 await send({"type": "websocket.close"})  # the status is 403
                 return
-            response = JSONResponse({"error": str(refused), "type": "NotAllowed"}, refused.status)
-            response.headers["Connection"] = "close"
-            await response(scope, receive, sends)
+            await refused.response()(scope, receive, sends)
             return
         try:
             await self._app(scope, receive, sends)

@@ -9,6 +9,7 @@ import os
 import signal
 import socket
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 
 import uvicorn
@@ -109,7 +110,7 @@ class Server(uvicorn.Server):
         self._pair()
         if self._browser is not None:
             self._open(self._browser)
-        with contextlib.suppress(OSError, PermissionError):  # standard input is closed, or a file
+        with contextlib.suppress(OSError):  # standard input is closed, or a file
             asyncio.get_running_loop().add_reader(0, self._on_key)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -123,13 +124,14 @@ class Server(uvicorn.Server):
 
     def _open(self, browser: str) -> None:
         """Open the page in the user's browser, whose command line gets a token of its own."""
-        subprocess.Popen(
+        opener = subprocess.Popen(
             [browser, self._address(OPENED)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
+        threading.Thread(target=opener.wait, daemon=True).start()
 
     def _address(self, way: str) -> str:
         return f"http://{HOST}:{self._port}/#{self._access.new_token(way)}"
@@ -150,7 +152,8 @@ class Server(uvicorn.Server):
         loop = asyncio.get_running_loop()
         signal.signal(signal.SIGTTIN, signal.SIG_IGN)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, self._on_signal, number)
+            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
+                loop.add_signal_handler(number, self._on_signal, number)
         yield
 
     def _on_signal(self, number: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -63,6 +64,14 @@ def test_agents_are_those_of_ps_in_their_groups(web: WebServer, alice: SharedAge
     assert row()["group"] in {"working", "waiting"}
     assert web.get("/api/agents?team=default").json[0]["name"] == "Alice"
     assert web.get("/api/agents?team=other").json == []
+
+
+def test_a_folder_may_have_any_name(web: WebServer) -> None:
+    folder = web.relay.home / os.fsdecode(b"caf\xe9 <b>")
+    folder.mkdir()
+    FakeAgent(web.relay, "Cafe").wrap(cwd=folder)
+    (row,) = (each for each in web.get("/api/agents").json if each["name"] == "Cafe")
+    assert row["cwd"] == str(folder)
 
 
 def test_an_answer_is_that_of_the_command_and_only_for_the_question_that_was_shown(web: WebServer) -> None:

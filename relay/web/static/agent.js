@@ -72,7 +72,8 @@ export function agentPage(parent, team, name) {
     if (agent === null) return;
     badge.update(agent);
     showSince(since, agent.since);
-    say(about, [agent.agent, agent.team, agent.branch, agent.cwd].filter(Boolean).join(" · "));
+    say(about, [agent.agent, agent.team, agent.branch, agent.cwd.split("/").at(-1)].filter(Boolean).join(" · "));
+    set(about, "title", agent.cwd);
     say(reason, agent.escalation || agent.account_hold || agent.reason);
     reason.hidden = !reason.textContent;
     card.update(agent);

@@ -103,9 +103,13 @@ export function stateBadge() {
   badge.update = (entry) => {
     set(badge, "data-group", entry.group);
     set(badge, "data-state", entry.state);
-    say(text, entry.state === "prompting" && entry.prompt && entry.prompt !== "other" ? `asks: ${entry.prompt.replace("_", " ")}` : entry.state);
+    say(text, entry.state === "prompting" ? asks(entry.prompt) : entry.state);
   };
   return badge;
+}
+
+function asks(kind) {
+  return !kind || kind === "other" ? "asks" : `asks: ${kind.replace("_", " ")}`;
 }
 
 function agentRow(entry) {
