@@ -57,7 +57,7 @@ def test_the_pictures_are_small_and_have_no_scripts(name: str) -> None:
     ("name", "texts"),
     [
         ("two-agents", ("@relay:Bob Please add", " from Alice] Please add", " from Bob] Done", "● Merged.")),
-        ("fleet", ("5 agents, 1 needs you: `relay next`", "Allow `npm install zod`? [y/N]")),
+        ("fleet", ("5 agents, 1 needs you", "Allow `npm install zod`? [y/N]")),
     ],
 )
 def test_without_animation_the_last_frame_is_shown(name: str, texts: tuple[str, ...]) -> None:

@@ -92,8 +92,8 @@ class SessionInfo:
 
     name, team:     the agent.
     id:             this run of the session.
-    agent:          the profile, such as `claude`; `generic` for an unknown one; `program` for a program that
-                    has joined the team by itself (`relay.connect`).
+    agent:          the profile, such as `claude`; `generic` for an unknown one; `program` for one that has
+                    joined by `relay.connect`.
     pid:            the session process.
     agent_pid:      the agent's process (PID in the table).
     terminal_pid:   the shim, which owns the agent's terminal.
@@ -112,8 +112,7 @@ class SessionInfo:
     next_try:       when it restarts by itself.
     wanted:         `up`, or the state that the user wants instead.
     session_id:     the agent's own id of the conversation.
-    question:       what it asks, in one line, without secrets; empty for nothing.
-    last_line:      the last line that it said, without secrets; empty if unknown.
+    question, last_line: what it asks, and the last line that it said, without secrets; empty for none.
     account_hold:   why its account is held; empty if it is not.
     escalation:     what its supervision needs you for, until you react; empty for nothing.
     parent:         the agent that started it; empty for none.

@@ -15,7 +15,7 @@ from web.browser.pages import Pages, Server
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # meanwhile a loop runs in this thread, so other tests could run none
 def browser() -> Iterator[Any]:
     """Yield a headless Chromium: the one that CHROMIUM names, or the first in PATH."""
     path = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
