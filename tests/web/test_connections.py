@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
+from websockets.asyncio.client import connect
+from websockets.typing import Origin
 
 from relay.cli.main import dispatch
 from relay.home import Home
@@ -182,6 +184,11 @@ def test_a_process_that_nobody_knows_may_only_look(home: Path, monkeypatch: pyte
         ):
             status, _, body = await client.ask("POST", f"/api/{path}", {})
             assert (status, b"may only look" in body) == (403, True)
+        terminal = f"ws://127.0.0.1:{client.port}/api/agents/Alice/terminal?mode=control"
+        own, cookie = f"http://127.0.0.1:{client.port}", {"Cookie": client.cookie}
+        async with connect(terminal, origin=Origin(own), additional_headers=cookie) as page:
+            await page.wait_closed()
+            assert (page.close_code, "may only look" in (page.close_reason or "")) == (4003, True)
         assert (await client.ask("DELETE", "/api/session"))[0] == 204
         assert (await client.ask("GET", "/api/agents"))[0] == 401
 
