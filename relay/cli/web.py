@@ -15,6 +15,7 @@ import argparse
 import os
 import shutil
 import sys
+from urllib.parse import urlsplit
 
 from relay.control.guard import user_only
 from relay.home import Home
@@ -64,3 +65,8 @@ def _show(url: str, *, qr: bool) -> None:
 
         segno.make(url, error="m").terminal(out=sys.stdout, border=2, compact=True)
         sys.stdout.flush()
+        port = urlsplit(url).port
+        print(
+            f"relay: forward the port to the phone first: ssh -L {port}:127.0.0.1:{port} HOST",
+            file=sys.stderr,
+        )

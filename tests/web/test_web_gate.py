@@ -324,5 +324,6 @@ def test_the_browser_gets_a_token_of_its_own(relay: Relay) -> None:
 
 def test_pairing_prints_a_code_for_a_phone(relay: Relay) -> None:
     with serving(relay, "--pair") as server:
-        server.end()
+        _, err = server.end()
         assert "█" in server.printed
+        assert f"ssh -L {server.port}:127.0.0.1:{server.port} HOST" in err

@@ -89,6 +89,8 @@ def test_control_types_and_never_sizes_the_agent(web: WebServer, alice: SharedAg
         channel.send(b"typed in control\r")
         alice.receives("typed in control\n")
         shown(channel, b"typed in control")
+        with web.terminal("Alice") as view:
+            assert size(view) == SIZE
         channel.send(b"\x1dd")
         assert closed(channel) == (4004, "detached from Alice.")
     (row,) = (each for each in ps(web.relay) if each["name"] == "Alice")

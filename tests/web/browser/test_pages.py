@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -155,25 +154,24 @@ def test_the_keyboard_alone_answers(pages: Pages, asking: Asking) -> None:
     assert asking.chosen[before:] == [3]
 
 
-def test_an_answer_to_another_question_is_refused(pages: Pages, asking: Asking) -> None:
-    """The page has not heard of the new question when the user clicks."""
+def test_an_answer_to_an_earlier_question_is_refused(pages: Pages, shared: Relay) -> None:
+    """The page still shows what the agent asked before."""
+    eve = FakeAgent(shared, "Eve").wrap()
+    eve.say("Allow `rm a.txt`? [y/N] ", end="")
     page = pages.open()
-    button = row(page, "Ben").get_by_role("button", name="Yes, and don't ask again")
-    button.wait_for()
+    card = row(page, "Eve")
+    yes = card.get_by_role("button", name="yes")
+    yes.wait_for()
+    page.route("**/api/agents", lambda route: route.abort())  # it does not hear of the next question
+    with page.expect_event("requestfailed"):  # nor by a request that is on its way
+        page.evaluate("import('/live.js').then(({ refresh }) => refresh('agents'))")
+    eve.say("\nAllow `rm -rf /`? [y/N] ", end="")
+    wait_until(lambda: "rm -rf" in shared("answer", "Eve", check=False).stdout)
     settled(page)
-    page.route("**/api/agents*", lambda route: route.abort())  # no look at the list
-    before = len(asking.chosen)
-    page.evaluate("""() => {
-        const { fetch } = window;
-        window.fetch = (path, options) => {
-            if (!path.includes("/answer")) return fetch(path, options);
-            return fetch(path, { ...options, body: options.body.replace(/"question":"[^"]*/, '$&-old') });
-        };
-    }""")
-    button.click()
-    row(page, "Ben").get_by_role("alert").get_by_text(re.compile("something else")).wait_for()
-    assert row(page, "Ben").locator(".asked").is_visible()  # the question that is open now
-    assert asking.chosen[before:] == []
+    yes.click()
+    card.get_by_role("alert").get_by_text("now asking something else. Nothing was typed.").wait_for()
+    card.locator(".asked").get_by_text("rm -rf /").wait_for()
+    assert eve.received == ""
     pages.problems.clear()  # the browser reports the refusals
 
 

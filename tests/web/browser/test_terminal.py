@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -22,16 +23,30 @@ REACHING_OUT = (
 
 
 COUNTING = """() => {
-    window.received = 0;
+    window.received = window.acknowledged = 0;
     const { WebSocket } = window;
     window.WebSocket = class extends WebSocket {
         constructor(...given) {
             super(...given);
             this.addEventListener("message", ({ data }) => { window.received += data.byteLength ?? 0; });
         }
+
+        send(data) {
+            window.acknowledged = JSON.parse(data).ack;
+            super.send(data);
+        }
     };
 }"""
-"""Counts the bytes that WebSockets receive."""
+"""Counts the bytes that WebSockets receive and acknowledge."""
+
+NOT_DRAWING = """async () => {
+    const { Terminal } = await import("/vendor/xterm/xterm.mjs");
+    window.undrawn = [];
+    Terminal.prototype.write = (_, done) => { window.undrawn.push(done); };
+}"""
+"""Makes terminals as slow as can be."""
+
+FLOOD = "import os\nblock = b'x' * 78 + b'\\r\\n'\nwhile True: os.write(1, block * 800)"
 
 
 @pytest.fixture(scope="module")
@@ -91,8 +106,8 @@ def test_what_reaches_out_of_the_terminal_does_nothing(pages: Pages, ann: FakeAg
     page.context.on("page", lambda other: opened.append(other))
     page.on("dialog", lambda dialog: opened.append(dialog))
     ann.say(REACHING_OUT.encode().decode("unicode_escape") + " done")
-    link = rows(page).get_by_text("a link done")
-    link.click(force=True)
+    line = rows(page).locator("div", has_text="a link done")
+    line.click(position={"x": 10, "y": 5}, force=True)
     page.get_by_role("button", name="Smaller").click()
     assert not opened
     assert "owned" not in page.title()
@@ -111,13 +126,30 @@ def test_a_viewer_never_sizes_the_agent(pages: Pages, shared: Relay) -> None:
     assert '"columns": 120' in shared("peek", "Sized", "--json").stdout
 
 
-def test_a_flood_keeps_the_page_alive(pages: Pages, shared: Relay, ann: FakeAgent) -> None:
-    """The agent prints as fast as it can; the page draws what it can, and holds back the rest."""
-    code = "import os\nblock = b'x' * 78 + b'\\r\\n'\nwhile True: os.write(1, block * 800)"
-    shared("wrap", "-d", "-n", "Flood", "--", sys.executable, "-c", code)
-    page = pages.open("#/agents", reduced_motion="reduce")
+@pytest.fixture(scope="module")
+def flood(shared: Relay) -> Iterator[str]:
+    """Yield the name of an agent that prints as fast as it can."""
+    shared("wrap", "-d", "-n", "Flood", "--", sys.executable, "-c", FLOOD)
+    yield "Flood"
+    shared("stop", "--now", "Flood")
+
+
+def test_what_is_not_drawn_is_not_acknowledged(pages: Pages, flood: str) -> None:
+    page = pages.open()
     page.evaluate(COUNTING)
-    pages.go(page, "#/agents/default/Flood")
+    page.evaluate(NOT_DRAWING)
+    pages.go(page, f"#/agents/default/{flood}")
+    page.wait_for_function("() => received > 200_000")
+    assert page.evaluate("acknowledged") == 0
+    page.wait_for_function("() => undrawn.splice(0).forEach((done) => done?.()) || received > 600_000")
+    assert page.evaluate("acknowledged") > 200_000
+
+
+def test_a_flood_keeps_the_page_alive(pages: Pages, flood: str, ann: FakeAgent) -> None:
+    """The page draws what it can, and what it holds does not grow."""
+    page = pages.open()
+    page.evaluate(COUNTING)
+    pages.go(page, f"#/agents/default/{flood}")
     client = page.context.new_cdp_session(page)
 
     def heap_after(megabytes: int) -> float:
@@ -131,4 +163,3 @@ def test_a_flood_keeps_the_page_alive(pages: Pages, shared: Relay, ann: FakeAgen
     assert heap_after(6) < before + 3
     ann.say("not delayed")
     page.locator(".agent[data-agent='default/Ann']").get_by_text("not delayed").wait_for()
-    shared("stop", "--now", "Flood")
