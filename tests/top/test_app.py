@@ -204,8 +204,8 @@ def test_a_question_is_answered_by_number_or_by_choosing(keys: list[str], answer
     drive(lambda: FIVE, press)
 
 
-def test_a_double_click_answers_and_nothing_below_the_dialog_hears_of_it() -> None:
-    """Attaching would fail here, as there is no terminal."""
+def test_a_double_click_in_a_dialog_is_the_dialogs() -> None:
+    """Attaching to the agent below it would fail here, as there is no terminal."""
 
     async def click(top: Top, pilot: Pilot[int]) -> None:
         answers: list[tuple[str, str] | None] = []
@@ -216,6 +216,10 @@ def test_a_double_click_answers_and_nothing_below_the_dialog_hears_of_it() -> No
         await pilot.click(ChoiceList, offset=(3, 0), times=2)
         await pilot.pause()
         assert answers == [("choice", "1")]
+        await pilot.press("i")
+        await pilot.click(ChoiceList, offset=(3, 0), times=2)
+        await pilot.pause()
+        assert isinstance(top.screen, InboxDialog)
 
     drive(lambda: FIVE, click)
 
