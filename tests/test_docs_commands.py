@@ -1,7 +1,7 @@
 """Every command in a block of a page runs, with small programs in place of the agents.
 
 Each page is one test: its blocks run in order, in a project that `shell` sets up. Commands that need a
-terminal (`relay wrap`, `relay ps --watch`) get one; `NOT_RUN` lists the commands that cannot run here, with
+terminal (`relay wrap`, `relay top`) get one; `NOT_RUN` lists the commands that cannot run here, with
 the reason.
 """
 
@@ -54,7 +54,7 @@ NOT_RUN = {
 }
 """Commands that are not run here, by their beginning, and the reason."""
 
-TERMINAL = re.compile(r"relay (wrap|attach|ps --watch|replay \w)")
+TERMINAL = re.compile(r"relay (wrap|attach|top|replay \w)")
 SYNTAX = re.compile(r"[|&;<>()$`\\*?\[~{#\n]")
 """What only a shell understands."""
 

@@ -5,13 +5,14 @@ key that the dialog shows for it, such as y; a CHOICE that fits several options 
 question first and answers only if that same question is still on the screen; then it prints what it pressed.
 An agent may not answer: neither its own questions nor another agent's.
 
-With --json: {"id", "kind", "lines", "options", "selected"}, and {"result", "option", "typed"} if it was
+With --json: {"id", "kind", "lines", "options", "selected", "text"}, and {"result", "option", "typed"} if it was
 answered.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import Any
 
 from relay.cli.arguments import add_json, add_session
@@ -29,7 +30,11 @@ _UNCONFIRMED = "The question is still on the screen: check its terminal."
 def configure(parser: argparse.ArgumentParser) -> None:
     add_session(parser)
     parser.add_argument("choice", nargs="?", metavar="CHOICE", help="an option: its number or its text")
-    parser.add_argument("--text", metavar="TEXT", help="answer with your own text, if the question allows it")
+    parser.add_argument(
+        "--text",
+        metavar="TEXT",
+        help="answer with your own text, if the question allows it; '-' reads it from standard input",
+    )
     parser.add_argument(
         "--question", metavar="ID", help="answer only if this question is still open; ID is shown with it"
     )
@@ -51,7 +56,8 @@ def run(args: argparse.Namespace) -> int:
     if args.question is not None and args.question != asked["id"]:
         raise UsageError(f"{session.name} is now asking something else. Nothing was typed.")
     if answering:
-        request = {"op": "answer", "id": asked["id"], "choice": args.choice or "", "text": args.text}
+        text = sys.stdin.read().removesuffix("\n") if args.text == "-" else args.text
+        request = {"op": "answer", "id": asked["id"], "choice": args.choice or "", "text": text}
         answer = session.ask(request, _MENU_TIMEOUT)
         asked |= {key: answer[key] for key in ("result", "option", "typed")}
     if args.json:

@@ -24,8 +24,6 @@ from relay.control.sessions import SessionInfo, claims, find_claim
 from relay.errors import NoSuchSession, NotAllowed, RelayError, UsageError
 from relay.home import Home
 from relay.names import key
-from relay.peer import connect as connect_to
-from relay.storage.locks import is_held
 from relay.terminal.client import HANDLED, SHIM_DIED, Client, SwitchAgent, TerminalMode
 
 
@@ -119,22 +117,10 @@ def _attach(session: SessionInfo, mode: TerminalMode, *, takeover: bool) -> int:
 
 def _view(session: SessionInfo) -> int:
     """Show the agent's terminal. Return the agent's exit code if it ends meanwhile."""
+    from relay.control.viewing import view
     from relay.terminal import libghostty
     from relay.terminal.canvas import Canvas, Rescue
     from relay.terminal.viewer import LEAVES, AgentEnded, Viewer
-
-    def connect() -> socket.socket | None:
-        channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            channel.setblocking(False)
-            connect_to(channel, session.socket)
-            channel.sendall(b'{"op": "view"}\n')
-            return channel
-        except OSError:  # no session takes connections now
-            channel.close()
-            if not is_held(session.socket.with_suffix(".lock")):
-                raise AgentEnded(None) from None
-            return None
 
     libghostty.load()
     _say(f"viewing {session.name}; what you type goes nowhere. {LEAVES}.")
@@ -142,7 +128,7 @@ def _view(session: SessionInfo) -> int:
     canvas.survive(Rescue(0, 1))
     try:
         with canvas:
-            Viewer(session.name, canvas, connect).run()
+            Viewer(session.name, canvas, lambda: view(session)).run()
     except AgentEnded as end:
         how = "" if end.code is None else f" with exit code {end.code}"
         _say(f"{session.name} has ended{how}.")

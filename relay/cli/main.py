@@ -20,10 +20,10 @@ from relay.names import suggest
 from relay.text import visible
 
 GROUPS = {
-    "Run agents": ("wrap", "attach", "ps", "next", "answer", "stop", "restart", "resume", "reload", "forget"),
-    "See all": ("web",),
+    "Run agents": ("wrap", "attach", "stop", "restart", "resume", "reload", "forget"),
+    "See and answer": ("top", "web", "ps", "next", "answer", "inbox"),
     "Run a fleet": ("init", "up", "down", "spawn", "service"),
-    "Talk": ("inbox", "send", "messages", "retry", "drop", "release", "join", "leave", "channels"),
+    "Talk": ("send", "messages", "retry", "drop", "release", "join", "leave", "channels"),
     "Remember": ("memory",),
     "Look inside": ("peek", "logs", "explain", "usage", "events", "audit", "replay", "inspect", "agents"),
     "Set up": ("trust", "hook", "hooks", "mcp", "broker", "doctor", "completion", "demo"),
@@ -38,7 +38,7 @@ Then, in two terminals: `relay wrap -n Alice claude` and `relay wrap -n Bob code
 COMMANDS = tuple(name for names in GROUPS.values() for name in names)
 
 _MEANT = {
-    "ps --watch": "top htop watch monitor",
+    "top": "htop watch monitor",
     "web": "dashboard ui gui browser",
     "ps": "list ls status sessions",
     "stop": "kill quit exit end rm remove",

@@ -9,6 +9,7 @@ exits with 1, and lists agents that have failed and ended: supervised ones, and 
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 
 from relay.cli import attach
@@ -16,10 +17,9 @@ from relay.cli.arguments import add_json, add_team
 from relay.cli.output import print_json
 from relay.control import inbox
 from relay.control.guard import user_only
-from relay.control.needs import Need, by_urgency, need
 from relay.control.sessions import live
 from relay.home import Home
-from relay.messaging.user_inbox import Item, number_of_unread, unread_sentence
+from relay.messaging.user_inbox import Item, unread_sentence
 from relay.names import key
 
 
@@ -40,12 +40,13 @@ def run(args: argparse.Namespace) -> int:
     agents = {(key(each.team), key(each.name)): each for each in running}
     waiting = inbox.items(home, running, args.team)
     needy = [agents.get((key(each.team), key(each.name))) for each in waiting if each.kind in inbox.ATTACH]
-    ready = [each for each in by_urgency(running) if args.ready and need(each) is Need.READY]
+    ready = [each for each in running if args.ready and each.state == "ready"]
+    ready.sort(key=lambda each: math.inf if each.since is None else each.since)
     chosen = next((each for each in [*needy, *ready] if each is not None), None)
     if args.json:
         print_json(None if chosen is None else chosen.public())
     if chosen is None:
-        _explain(waiting, number_of_unread(home.ledger, args.team))
+        _explain(waiting)
         return 1
     if args.print:
         print(chosen.name)
@@ -54,10 +55,10 @@ def run(args: argparse.Namespace) -> int:
     return attach.to(chosen, takeover=args.takeover)
 
 
-def _explain(waiting: list[Item], unread: int) -> None:
+def _explain(waiting: list[Item]) -> None:
     failed = [each for each in waiting if each.kind in inbox.ATTACH]
     for each in failed:
         print(each.line, file=sys.stderr)
     print("No running agent needs you." if failed else "No agent needs you.", file=sys.stderr)
-    if unread:
+    if unread := sum(not each.read for each in waiting):
         print(unread_sentence(unread), file=sys.stderr)

@@ -11,10 +11,7 @@ A supervised agent may also be in backoff (has ended, and restarts by itself), w
 after a limit) or held (continues when you say so). -a also lists agents that have ended: done, failed, off,
 or gone (their processes were killed).
 
---watch keeps the list up to date on the screen, with the last line of each agent. Agents that need you come
-first: those that have a question, have failed, do not answer, have held messages, or wait for a prompt. A
-wide terminal also shows tokens used and their cost, "?" if unknown. q or Ctrl-C leaves. NO_COLOR turns
-colours off.
+`relay top` keeps the list up to date on the screen. NO_COLOR turns colours off.
 """
 
 from __future__ import annotations
@@ -23,17 +20,14 @@ import argparse
 import os
 import sys
 import time
-from functools import partial
 from pathlib import Path
 
 from relay import names
-from relay.cli.agent_state import COLOURS, duration, state
-from relay.cli.arguments import add_team
+from relay.cli.arguments import add_json, add_team
 from relay.cli.output import print_list
+from relay.control.agent_state import colour, duration, state
 from relay.control.ended import ended
-from relay.control.needs import need
 from relay.control.sessions import SessionInfo, claims, live
-from relay.errors import UsageError
 from relay.home import Home
 from relay.messaging.user_inbox import number_of_unread, unread_sentence
 from relay.supervision.records import Records
@@ -43,37 +37,20 @@ from relay.text import one_line
 def configure(parser: argparse.ArgumentParser) -> None:
     add_team(parser, "only this team")
     parser.add_argument("-a", "--all", action="store_true", help="include agents that have ended")
-    how = parser.add_mutually_exclusive_group()
-    how.add_argument("-w", "--watch", action="store_true", help="keep the list on the screen up to date")
-    how.add_argument("--json", action="store_true", help="print a JSON list")
-    parser.add_argument(
-        "--interval",
-        type=interval,
-        default=1.0,
-        metavar="SECONDS",
-        help="with --watch: seconds between updates (1)",
-    )
+    add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     if args.team is not None and (doubt := unknown_team(Home.from_env(), args.team)):
         print(f"relay: {doubt}", file=sys.stderr)
-    if args.watch:
-        if not (os.isatty(0) and os.isatty(1)) or os.environ.get("TERM", "dumb") == "dumb":
-            raise UsageError("--watch needs a terminal. `relay ps` prints the list once.")
-        from relay.cli.watch import watch
-
-        coloured = not os.environ.get("NO_COLOR")
-        unread = partial(number_of_unread, Home.from_env().ledger, args.team)
-        return watch(lambda: listed(args), args.interval, unread, coloured=coloured)
     where = f" in team {args.team}" if args.team else ""
     print_list(
         args,
-        listed(args),
+        _listed(args),
         SessionInfo.public,
         _row,
         header=("NAME", "TEAM", "AGENT", "PID", "STATE", "FOR", "DIRECTORY"),
-        colours=lambda session: dict.fromkeys((0, 4), COLOURS[need(session)]),
+        colours=lambda session: dict.fromkeys((0, 4), colour(session)),
         empty=f"No session is running{where}. Start one with `relay wrap COMMAND`.",
     )
     if args.json or "RELAY_SESSION" in os.environ:
@@ -83,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def listed(args: argparse.Namespace) -> list[SessionInfo]:
+def _listed(args: argparse.Namespace) -> list[SessionInfo]:
     """Return the agents to list, by team and name: running ones, and with --all those that have ended."""
     home = Home.from_env()
     found = live(home, args.team)
@@ -119,11 +96,3 @@ def _row(session: SessionInfo) -> tuple[str, ...]:
         duration(session, time.time()),
         one_line(directory, None),
     )
-
-
-def interval(text: str) -> float:
-    """Return the seconds between two updates, 0.1 to 3600. Raise ValueError, which argparse reports."""
-    value = float(text)
-    if not 0.1 <= value <= 3600:
-        raise ValueError(text)
-    return value

@@ -102,7 +102,10 @@ def _supervised(home: Home, args: argparse.Namespace, report: Outcomes) -> None:
     if args.account is not None:
         _release_account(Accounts(home), args.account, report)
     if session is not None:
-        held = session.ask({"op": "release"}, SESSION_TIMEOUT)["held"]
+        try:
+            held = session.ask({"op": "release"}, SESSION_TIMEOUT)["held"]
+        except UsageError:  # it is not supervised, so nothing holds it
+            held = False
         said = f"{session.name} {'continues' if held else 'is not held'}."
         report.done(said, name=session.name, team=session.team, outcome="released" if held else "not held")
 

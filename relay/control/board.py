@@ -1,9 +1,9 @@
-"""The agents as the faces of relay show them (`relay top`, `relay web`): in groups, with what waits for you."""
+"""The agents as `relay top` and `relay web` show them: in groups, with what waits for you."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ _HASH = 8  # characters of a commit's hash, in place of a branch
 
 
 class Group(StrEnum):
-    """What an agent means to the user, the most urgent first."""
+    """The groups of agents, the most urgent first."""
 
     NEEDS_YOU = "needs you"
     WORKING = "working"
@@ -38,8 +38,8 @@ _DONE = ENDED | {GONE}
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """One agent, or program. items: what it has in the inbox. branch: of its folder, or a commit; "": none."""
+class BoardEntry:
+    """One agent, or program. items: what it has in the inbox. branch: of its folder, or a commit; or ""."""
 
     agent: SessionInfo
     group: Group
@@ -57,6 +57,15 @@ class Entry:
         """The number of its unread items."""
         return sum(not each.read for each in self.items)
 
+    @property
+    def runs(self) -> bool:
+        return self.agent.state not in _DONE and bool(self.agent.pid or self.agent.terminal_pid)
+
+    @property
+    def has_screen(self) -> bool:
+        """True if its session can show its terminal."""
+        return self.runs and not self.agent.is_program and self.agent.state != UNRESPONSIVE
+
     def public(self) -> dict[str, Any]:
         """Return the object of `relay ps --json`, and beside it `group`, `line`, `branch`, `unread`."""
         more = {"group": str(self.group), "line": self.line, "branch": self.branch, "unread": self.unread}
@@ -67,7 +76,7 @@ class Entry:
 class Board:
     """All entries, the most urgent first, and the whole inbox."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[BoardEntry, ...]
     inbox: tuple[Item, ...]
 
     @property
@@ -80,13 +89,17 @@ def look(home: Home, team: str | None = None) -> Board:
     running = live(home, team)
     waiting = inbox.items(home, running, team)
     agents = [*running, *ended(home, running, team)]
-    return Board(tuple(sorted(_entries(agents, waiting), key=_urgency)), tuple(waiting))
+    return Board(tuple(entries(agents, waiting)), tuple(waiting))
 
 
-def _entries(agents: list[SessionInfo], waiting: list[Item]) -> Iterator[Entry]:
+def entries(agents: Sequence[SessionInfo], inbox: Sequence[Item]) -> list[BoardEntry]:
+    """Return the agents with what waits for them, the most urgent first."""
+    found = []
     for agent in agents:
-        its = tuple(each for each in waiting if _concerns(each, agent))
-        yield Entry(agent, _group(agent, its), its, _branch(Path(agent.cwd)) if agent.cwd else "")
+        its = tuple(each for each in inbox if _concerns(each, agent))
+        branch = _branch(Path(agent.cwd)) if agent.cwd else ""
+        found.append(BoardEntry(agent, _group(agent, its), its, branch))
+    return sorted(found, key=_urgency)
 
 
 def _concerns(item: Item, agent: SessionInfo) -> bool:
@@ -94,14 +107,14 @@ def _concerns(item: Item, agent: SessionInfo) -> bool:
 
 
 def _group(agent: SessionInfo, items: tuple[Item, ...]) -> Group:
-    if agent.state == UNRESPONSIVE or any(each.kind in NEEDS_YOU for each in items):
+    if agent.state in {UNRESPONSIVE, "prompting"} or any(each.kind in NEEDS_YOU for each in items):
         return Group.NEEDS_YOU
     if agent.state in _DONE:
         return Group.DONE
     return Group.WAITING if agent.state in _WAITING else Group.WORKING
 
 
-def _urgency(entry: Entry) -> tuple[int, int, float, str, str]:
+def _urgency(entry: BoardEntry) -> tuple[int, int, float, str, str]:
     agent = entry.agent
     kinds = [ORDER.index(each.kind) for each in entry.items if each.kind in NEEDS_YOU]
     since = math.inf if agent.since is None else agent.since

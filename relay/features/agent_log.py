@@ -1,4 +1,4 @@
-"""Logs what the agent says, for `relay logs`, and keeps its last line, for `relay ps --watch`.
+"""Logs what the agent says, for `relay logs`, and keeps its last line, for lists.
 
     AgentSaid → lines that no earlier session has logged → collected for a moment → secrets removed → file
 

@@ -55,17 +55,19 @@ class AgentEnded(Exception):
 class Picture:
     """The agent's terminal as described by the stream so far.
 
+    scrollback: keep the rows that scroll off, for `scrolled_off`.
     changed: the picture has changed since this was last set to False.
     code:    the exit code of the shown agent, if another one follows it; None: it has not ended.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, scrollback: bool = True) -> None:
         self.changed = False
         self.code: int | None = None
         self._screen: VirtualScreen | None = None
         self._session = ""
         self._shim = 0
         self._offset = 0
+        self._scrollback = scrollback
         self._above: list[str] = []
 
     @property
@@ -96,6 +98,8 @@ class Picture:
             self.code = fields["exit"]
         elif "exit" in fields:
             raise AgentEnded(fields["exit"])
+        if not self._scrollback:
+            self._above.clear()
 
     def rows(self, columns: int, height: int) -> tuple[list[str], Cursor]:
         """Return the rows that fit, and the cursor, for Canvas.show."""
@@ -120,7 +124,8 @@ class Picture:
     def _redraw(self, columns: int, rows: int, drawing: bytes, missed: int) -> None:
         if self._screen is None:
             self._screen = VirtualScreen(columns, rows)
-            self._screen.collect(drawn=True)
+            if self._scrollback:
+                self._screen.collect(drawn=True)
         else:
             # Keep the primary screen, which a drawing of the alternate one does not include.
             self._screen.feed(CANCEL + self._screen.modes_reset())
@@ -134,6 +139,9 @@ class Picture:
     def _feed(self, data: bytes, most: int | None = None) -> None:
         """Draw `data`, and keep at most the last `most` rows that scroll off in a flood."""
         assert self._screen is not None
+        if not self._scrollback:
+            self._screen.feed(data)
+            return
         if most is not None and data.count(b"\n") > most:
             start = len(data.rsplit(b"\n", most)[0])
             self._screen.feed(data[:start], keep=False)

@@ -116,7 +116,7 @@ def test_programs_and_files_are_completed_where_they_are_expected(named: Relay) 
 TABS = [
     ("relay rest\t", "relay restart "),
     ("relay peek Al\t", "relay peek Alice "),
-    ("relay ps --wa\t", "relay ps --watch "),
+    ("relay ps --al\t", "relay ps --all "),
     ("relay memory sea\t", "relay memory search "),
     ("relay trust a\\ fi\t", "relay trust a\\ file "),
 ]

@@ -1,4 +1,4 @@
-"""`relay ps -a`: agents that have ended, and how they ended."""
+"""`relay ps`, and with -a also agents that have ended, and how they ended."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ import time
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
+from boards import agent
+from relay.cli.ps import _row
 from relay.control.ended import KEPT, PLAIN
 from relay.home import Home
 from relay.supervision.records import Records
@@ -18,6 +22,12 @@ from support import Relay, wait_until
 
 def rows(relay: Relay) -> dict[str, Any]:
     return {row["name"]: row for row in json.loads(relay("ps", "-a", "--json").stdout)}
+
+
+def test_the_home_folder_is_abbreviated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/you")
+    folders = ("/home/you", "/home/you/src", "/home/your", "/")
+    assert [_row(agent("A", cwd=cwd))[-1] for cwd in folders] == ["~", "~/src", "/home/your", "/"]
 
 
 def test_ended_agents_are_listed(relay: Relay) -> None:

@@ -23,8 +23,8 @@ def error_of(*argv: str) -> str:
 
 
 SUGGESTIONS = [
-    ("top", "ps --watch"),
-    ("Watch", "ps --watch"),
+    ("htop", "top"),
+    ("Watch", "top"),
     ("ls", "ps"),
     ("kill", "stop"),
     ("mesages", "messages"),
@@ -57,7 +57,7 @@ def test_an_unfamiliar_word_gets_no_suggestion(word: str) -> None:
     ("argv", "message"),
     [
         ("--json ps", "options go after the command: `relay ps --json`."),
-        ("-t web ps --watch", "options go after the command: `relay ps -t web --watch`."),
+        ("-t web ps --all", "options go after the command: `relay ps -t web --all`."),
         ("--to 'a b' messages", "options go after the command: `relay messages --to 'a b'`."),
         ("--json", "unknown option '--json'. Options go after the command."),
     ],

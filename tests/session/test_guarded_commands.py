@@ -70,6 +70,7 @@ REFUSED = {
     "attach --takeover Bob": MAY_NOT,
     "attach --view Bob": MAY_NOT,
     "next": MAY_NOT,
+    "top": MAY_NOT,
     "inbox": "the inbox is the user's",
     "inbox --follow": "the inbox is the user's",
     "inbox show 0": "the inbox is the user's",

@@ -21,8 +21,8 @@ PICTURES = {
     ),
     "fleet": (
         ("fleet",),
-        "relay ps --watch lists five agents and what each does. When Ben asks whether he may run a command, "
-        "he moves to the top, as the one who needs you.",
+        "relay top lists five agents and what each does. When Ben asks whether he may run a command, he "
+        "moves to the top, as the one who needs you, and his screen is shown below the list.",
     ),
 }
 """The pictures: the recordings that each shows side by side, and what it shows in words."""

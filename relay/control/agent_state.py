@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import time
 
-from relay.control.needs import Need
-from relay.control.sessions import CONNECTING, SessionInfo
+from relay.control.sessions import CONNECTING, UNRESPONSIVE, SessionInfo
 from relay.supervision.restart import span
 from relay.text import one_line
 
-COLOURS = {
-    Need.PROMPTING: "\x1b[1;33m",
-    Need.FAILED: "\x1b[1;31m",
-    Need.ESCALATED: "\x1b[1;33m",
-    Need.UNRESPONSIVE: "\x1b[31m",
-    Need.HELD: "\x1b[35m",
-    Need.READY: "\x1b[32m",
-    Need.NONE: "\x1b[36m",
+_CYAN = "\x1b[36m"
+_COLOURS = {
+    "prompting": "\x1b[1;33m",
+    "failed": "\x1b[1;31m",
+    "held": "\x1b[1;31m",
+    UNRESPONSIVE: "\x1b[31m",
+    "ready": "\x1b[32m",
 }
-"""SGR sequences (ECMA-48) for the name and the state of an agent."""
+
+
+def colour(session: SessionInfo) -> str:
+    """Return the SGR sequence (ECMA-48) for the name and the state of an agent."""
+    return _COLOURS.get(session.state, _CYAN)
 
 
 def state(session: SessionInfo) -> str:

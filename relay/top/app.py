@@ -1,0 +1,406 @@
+"""`relay top`: all agents on one screen, by what they need from the user, and the keys to deal with them.
+
+Looks (a thread) ─ Board ─→ rows.table ─→ ChoiceList      LiveScreen ←─ view_stream ─ the chosen agent
+                                              └ key ─→ command.run: the command of relay that does it
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shlex
+import signal
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Hashable
+from functools import partial
+from pathlib import Path
+from typing import ClassVar
+
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Container, Vertical
+from textual.events import Resize
+from textual.message import Message
+from textual.timer import Timer
+from textual.widgets import Footer, Input, Static
+
+from relay.columns import columns_of, cut
+from relay.control.agent_state import duration, state
+from relay.control.board import Board, BoardEntry
+from relay.errors import RelayError
+from relay.names import key
+from relay.text import one_line, visible
+from relay.top import command
+from relay.top.choice_list import ChoiceList, Lines
+from relay.top.dialogs import Confirmation, Dialog, InboxDialog, QuestionDialog, TextDialog
+from relay.top.live_screen import LiveScreen
+from relay.top.rows import RESET, UNDERLINE, Fold, ListRow, brief, summary, table
+
+WIDE = 160
+"""Columns from which on the screen of the chosen agent is beside the list, not below it."""
+
+SAID_FOR = 20.0
+"""Seconds for which the result of a command is shown."""
+
+LOOK_EVERY = 1.0
+"""Least seconds between two looks at all agents."""
+
+SHARE = 50
+"""A look at all agents takes at most one part in so many of the processor's time."""
+
+HELP = """\
+Up, Down, k, j, PgUp, PgDn, Home, End: choose an agent (or click)
+Enter (or double click): attach to it; Ctrl-] d comes back
+a: its question, and the answers    m: write a message to it
+r: restart it; one that has ended resumes its conversation
+x: stop it    p: let it continue, if it is held
+/: show only agents with these words; Esc shows all
+f: fold or unfold the agents of its team
+i: your inbox    q, Ctrl-C: quit
+
+NEW: unread items in your inbox. An agent needs you if it has a question,
+has failed, is held, or does not answer.
+For a screen reader, `relay inbox --follow` prints lines."""
+
+
+class Looked(Message):
+    """A look at all agents has ended."""
+
+    def __init__(self, found: Board | RelayError) -> None:
+        super().__init__()
+        self.found = found
+
+
+class Looks(threading.Thread):
+    """Looks at all agents repeatedly, in a thread: one that hangs is slow to answer."""
+
+    def __init__(self, look: Callable[[], Board], tell: Callable[[Looked], object]) -> None:
+        super().__init__(daemon=True)
+        self._look = look
+        self._tell = tell
+        self._now = threading.Event()
+        self._over = False
+
+    def run(self) -> None:
+        while not self._over:
+            self._now.clear()
+            began = time.process_time()
+            try:
+                found: Board | RelayError = self._look()
+            except RelayError as error:
+                found = error
+            self._tell(Looked(found))
+            self._now.wait(max(LOOK_EVERY, SHARE * (time.process_time() - began)))
+
+    def now(self) -> None:
+        """Look again at once."""
+        self._now.set()
+
+    def stop(self) -> None:
+        self._over = True
+        self._now.set()
+
+
+class Top(App[int]):
+    """The screen. look: lists the agents. attach: attaches this terminal to the agent NAME of TEAM."""
+
+    ENABLE_COMMAND_PALETTE = False
+    ALLOW_SELECT = False  # a click chooses; Shift selects in the terminal
+    CSS = """
+    #summary, #header, #about, #notice { height: 1; }
+    #summary { text-style: bold; }
+    #notice { height: auto; max-height: 4; display: none; }
+    #words { display: none; height: 1; }
+    #agents { layout: vertical; height: 1fr; }
+    #listed { height: auto; max-height: 50%; }
+    #list { height: auto; max-height: 100%; scrollbar-size-vertical: 1; }
+    #shown { height: 1fr; }
+    .wide #agents { layout: horizontal; }
+    .wide #listed { width: 60%; height: 1fr; max-height: 100%; padding: 0 1 0 0; }
+    .wide #shown { width: 40%; }
+    Footer, FooterKey { background: ansi_default; color: ansi_default; }
+    FooterKey .footer-key--key { background: ansi_default; color: ansi_default; text-style: reverse; }
+    FooterKey .footer-key--description { background: ansi_default; color: ansi_default; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "attach", "attach", key_display="Enter"),
+        Binding("a", "answer", "answer"),
+        Binding("m", "write", "write"),
+        Binding("r", "restart", "restart"),
+        Binding("x", "stop", "stop"),
+        Binding("p", "release", show=False),
+        Binding("slash", "filter", "filter", key_display="/"),
+        Binding("f", "fold", show=False),
+        Binding("i", "inbox", "inbox"),
+        Binding("question_mark", "help", "help", key_display="?"),
+        Binding("q", "leave(0)", "quit"),
+        Binding("ctrl+c", "leave(130)", show=False, priority=True),
+        Binding("ctrl+z", "suspend_process", show=False),
+        Binding("escape", "unfilter", show=False),
+    ]
+
+    def __init__(self, look: Callable[[], Board], attach: Callable[[str, str], object]) -> None:
+        super().__init__(ansi_color=True)
+        self._attach_to = attach
+        self._board: Board | None = None
+        self._folded: set[str] = set()
+        self._looks = Looks(look, self.post_message)
+        self._forgets: Timer | None = None
+        self._shown: object = None  # the id of the row whose agent the pane shows
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="summary", markup=False)
+        with Container(id="agents"):
+            with Vertical(id="listed"):
+                yield Lines(id="header")
+                yield ChoiceList(id="list")
+            with Vertical(id="shown"):
+                yield Lines(id="about")
+                yield LiveScreen(id="live")
+        yield Static(id="notice", markup=False)
+        yield Input(id="words", placeholder="words that an agent must have; Esc shows all", compact=True)
+        yield Footer(compact=True)
+
+    def on_mount(self) -> None:
+        self.theme = "ansi-dark"
+        self.query_one(ChoiceList).focus()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+            loop.add_signal_handler(number, self.action_leave, 128 + number)
+        self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))  # after Ctrl-Z and fg
+        self._draw()
+        self.call_after_refresh(self._looks.start)  # once the widgets have their sizes
+
+    def on_unmount(self) -> None:
+        self._looks.stop()
+
+    def on_resize(self, event: Resize) -> None:
+        self.screen.set_class(event.size.width >= WIDE, "wide")
+        self.call_after_refresh(self._draw)
+
+    # What is shown.
+
+    def on_looked(self, event: Looked) -> None:
+        if not self.is_running:  # it is leaving
+            return
+        if isinstance(event.found, RelayError):
+            self._say(str(event.found))
+            return
+        self._board = event.found
+        self._draw()
+        if isinstance(self.screen, InboxDialog):
+            self.screen.show(self._board.inbox)
+
+    def _draw(self, chosen: Hashable = None) -> None:
+        """Draw all but the chosen agent's screen. chosen: the id of the row to choose."""
+        screen = self.screen_stack[0]
+        screen.query_one("#summary", Static).update(summary(self._board))
+        if self._board is None:
+            return
+        words = screen.query_one("#words", Input).value
+        agents = screen.query_one("#list", ChoiceList)
+        header, rows = table(self._board, agents.columns, time.time(), words, self._folded)
+        screen.query_one("#header", Lines).show([f"{UNDERLINE}{header}{RESET}"] if rows else [])
+        agents.show(rows, chosen)
+        self._show_chosen()
+
+    def on_choice_list_chosen(self) -> None:
+        self._show_chosen()
+
+    def _show_chosen(self) -> None:
+        screen = self.screen_stack[0]
+        row = screen.query_one("#list", ChoiceList).chosen
+        live = screen.query_one("#live", LiveScreen)
+        about = screen.query_one("#about", Lines)
+        about.show([_rule(_about(row), max(about.size.width, 1))])
+        entry = None if row is None else row.entry
+        shows = (row.id, entry.agent.id) if row and entry and entry.has_screen else None
+        if entry is None or shows is None:
+            live.say([] if entry is None else _words(entry, about.size.width))
+        elif shows != self._shown:
+            live.follow(entry.agent)
+        self._shown = shows
+
+    def _say(self, text: str) -> None:
+        """Show a sentence for a while."""
+        notice = self.screen_stack[0].query_one("#notice", Static)
+        notice.update(visible(text))
+        notice.display = bool(text)
+        if self._forgets is not None:
+            self._forgets.stop()
+        self._forgets = self.set_timer(SAID_FOR, partial(self._say, "")) if text else None
+
+    # What the user does.
+
+    def on_choice_list_opened(self) -> None:
+        self.action_attach()
+
+    def action_attach(self) -> None:
+        if (entry := self._chosen()) is None:
+            return
+        with self.suspend():
+            try:
+                self._attach_to(entry.agent.name, entry.agent.team)
+                said = ""
+            except RelayError as error:
+                said = str(error)
+            if not os.isatty(0):  # the window was closed: there is no terminal to restore
+                os._exit(128 + signal.SIGHUP)
+        self._say(said)
+        self._looks.now()
+
+    def action_answer(self) -> None:
+        if entry := self._chosen():
+            self.run_worker(self._answer(*_names(entry)), group="question", exclusive=True)
+
+    async def _answer(self, name: str, team: str) -> None:
+        found = await command.run("answer", name, "-t", team, "--json")
+        if not found.succeeded:
+            self._say(found.sentence)
+            return
+        asked = json.loads(found.output)
+        chosen = await self.push_screen_wait(QuestionDialog(name, asked))
+        words = ["answer", "-t", team, "--question", asked["id"]]
+        if chosen == ("text", ""):
+            chosen = await self.push_screen_wait(
+                TextDialog(f"Answer {name} with:", "\n".join(asked["lines"]))
+            )
+            words += ["--text", "-"]
+        if chosen is not None:
+            kind, value = chosen
+            await self._run(*words, name, *([value] if kind == "choice" else []), text=value)
+
+    def action_write(self) -> None:
+        if entry := self._chosen():
+            self.run_worker(self._write(*_names(entry)))
+
+    async def _write(self, name: str, team: str) -> None:
+        if written := await self.push_screen_wait(
+            TextDialog(f"Message to {name}:", keys="Enter: send   Esc: cancel")
+        ):
+            await self._run("send", "-t", team, name, "-", text=written[1])
+
+    def action_release(self) -> None:
+        if entry := self._chosen():
+            name, team = _names(entry)
+            self.run_worker(self._run("release", "--agent", name, "-t", team))
+
+    def action_restart(self) -> None:
+        if entry := self._chosen():
+            name, team = _names(entry)
+            if entry.runs:
+                self._ask_first(f"Restart {name}?", "restart", name, "-t", team)
+            else:
+                self._ask_first(
+                    f"Start {name} again, with its last conversation?", "resume", name, "-t", team
+                )
+
+    def action_stop(self) -> None:
+        if entry := self._chosen():
+            name, team = _names(entry)
+            self._ask_first(f"Stop {name}?", "stop", name, "-t", team)
+
+    def _ask_first(self, question: str, *words: str) -> None:
+        def decided(decision: tuple[str, str] | None) -> None:
+            if decision is not None:
+                self.run_worker(self._run(*words))
+
+        self.push_screen(Confirmation(question, f"relay {shlex.join(words)}"), decided)
+
+    def action_inbox(self) -> None:
+        if self._board is not None:
+            self.push_screen(InboxDialog(self._board.inbox))
+
+    def on_inbox_dialog_decided(self, event: InboxDialog.Decided) -> None:
+        self.run_worker(self._run("inbox", event.action, event.id))
+
+    def action_help(self) -> None:
+        self.push_screen(Dialog("Keys", HELP, "Esc: back"))
+
+    def action_fold(self) -> None:
+        row = self.query_one("#list", ChoiceList).chosen
+        if row is None:
+            return
+        if row.entry is not None:
+            team = key(row.entry.agent.team)
+            self._folded.add(team)
+            self._draw(Fold(row.entry.group, team))
+        elif isinstance(row.id, Fold):
+            self._folded.discard(row.id.team)
+            self._draw()
+
+    def action_filter(self) -> None:
+        words = self.query_one("#words", Input)
+        words.display = True
+        words.focus()
+
+    def action_unfilter(self) -> None:
+        words = self.query_one("#words", Input)
+        words.value = ""
+        words.display = False
+        self.query_one(ChoiceList).focus()
+        self._say("")
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        if event.input.id == "words":
+            self._draw()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        if event.input.id == "words":
+            event.input.display = bool(event.value)
+            self.query_one(ChoiceList).focus()
+
+    def action_leave(self, code: int) -> None:
+        self.exit(code, return_code=code)
+
+    async def _run(self, *words: str, text: str = "") -> None:
+        """Run a command of relay, and say what it did."""
+        self._say(f"relay {shlex.join(words)} ...")
+        self._say((await command.run(*words, text=text)).sentence)
+        self._looks.now()
+
+    def _chosen(self) -> BoardEntry | None:
+        row = self.query_one("#list", ChoiceList).chosen
+        return None if row is None else row.entry
+
+
+def _names(entry: BoardEntry) -> tuple[str, str]:
+    return entry.agent.name, entry.agent.team
+
+
+def _rule(text: str, columns: int) -> str:
+    """Return a horizontal line with `text` in it."""
+    text = cut(f"── {text} " if text else "", columns)
+    return text + "─" * (columns - columns_of(text))
+
+
+def _about(row: ListRow | None) -> str:
+    """Return one row on the chosen agent."""
+    if row is None:
+        return ""
+    if (entry := row.entry) is None:
+        return "f unfolds its agents"
+    agent = entry.agent
+    age = duration(agent, time.time())
+    parts = [agent.name, f"{state(agent)}{f' for {age}' if age else ''}", agent.agent, entry.branch]
+    if agent.tokens is not None:
+        cost = "" if agent.cost is None else f", ${agent.cost:,.2f}"
+        parts.append(f"{brief(agent.tokens)} tokens{cost}")
+    parts.append(_folder(agent.cwd))
+    return "   ".join(one_line(part, 80) for part in parts if part)
+
+
+def _folder(path: str) -> str:
+    try:
+        return str("~" / Path(path).relative_to(Path.home()))
+    except ValueError:
+        return path
+
+
+def _words(entry: BoardEntry, columns: int) -> list[str]:
+    """Return what is known of an agent whose screen cannot be shown."""
+    lines = [item.line for item in entry.items] or [one_line(entry.line, None)]
+    return [row for line in lines for row in textwrap.wrap(line, max(columns, 1))]

@@ -1,0 +1,36 @@
+"""Runs a command of relay, as the user would in another terminal: with its guards, limits and words."""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio.subprocess import PIPE
+
+from relay.dataclass import dataclass
+from relay.home import PYTHON
+from relay.text import visible
+
+
+@dataclass(frozen=True, slots=True)
+class CommandOutput:
+    """The output of a command that has ended."""
+
+    output: str
+    error: str
+    succeeded: bool
+
+    @property
+    def sentence(self) -> str:
+        """Its result in one line: the last one of its output, or else what is wrong."""
+        said = self.output.strip() if self.output.strip() and self.succeeded else self.error.strip()
+        return visible((said or self.output.strip()).rpartition("\n")[2]).removeprefix("relay: ")
+
+
+async def run(*words: str, text: str = "") -> CommandOutput:
+    """Run `relay WORDS`. text: its standard input; other users can see the words."""
+    process = await asyncio.create_subprocess_exec(
+        *PYTHON, "-m", "relay", *words, stdin=PIPE, stdout=PIPE, stderr=PIPE
+    )
+    output, error = await process.communicate(text.encode("utf-8", "replace"))
+    return CommandOutput(
+        output.decode("utf-8", "replace"), error.decode("utf-8", "replace"), process.returncode == 0
+    )
