@@ -227,6 +227,7 @@ OUTPUTS = (
             "lines": "its lines on the screen",
             "options, options.number, options.text": "",
             "selected": "the number of the option with the cursor",
+            "text": "whether it takes a text of your own",
             "result": "only if it was answered: `answered`, or `unconfirmed` if the question is still on "
             "the screen",
             "option": "only if it was answered: the chosen option; `null` for your own text",

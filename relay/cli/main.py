@@ -115,10 +115,15 @@ def parser_of(name: str) -> argparse.ArgumentParser:
 def _mistake(name: str, argv: list[str]) -> str:
     """Return what is wrong with a command line that does not begin with a command, and a suggestion."""
     if name.startswith("-") and name != "-":
-        at = next((at for at, word in enumerate(argv) if word in COMMANDS), None)
-        if at is None:
+        found = [at for at, word in enumerate(argv) if word in COMMANDS]
+        if not found:
             return f"unknown option {name!r}. Options go after the command."
         import shlex
+
+        from relay.cli.command_line import flags
+
+        # `relay -t web ps`: a command's name may be an option's value.
+        at = next((at for at in found if name in flags(argv[at])), found[0])
 
         line = shlex.join(["relay", argv[at], *argv[:at], *argv[at + 1 :]])
         return f"options go after the command: `{visible(line)}`."

@@ -25,7 +25,15 @@ from relay import errors
 from relay.control.name_claim import noted
 from relay.control.team_choice import fleet_team
 from relay.dataclass import dataclass, fields
-from relay.errors import NoSuchSession, OutcomeUnknown, RelayError, SessionUnresponsive, UsageError
+from relay.errors import (
+    ConfigError,
+    ConfigMistakes,
+    NoSuchSession,
+    OutcomeUnknown,
+    RelayError,
+    SessionUnresponsive,
+    UsageError,
+)
 from relay.home import Home
 from relay.names import did_you_mean, key, same
 from relay.peer import connect
@@ -342,7 +350,7 @@ def error_from(answer: dict[str, Any]) -> RelayError:
     kind = getattr(errors, str(answer.get("type")), RelayError)
     if not (isinstance(kind, type) and issubclass(kind, RelayError)):
         kind = RelayError
-    return kind(str(answer["error"]))
+    return ConfigError(str(answer["error"])) if kind is ConfigMistakes else kind(str(answer["error"]))
 
 
 def _sockets(home: Home, team: str | None, name: str | None = None) -> list[Path]:

@@ -101,6 +101,7 @@ class DialogAnswers:
             "lines": asked.lines,
             "options": [{"number": each.number, "text": each.text} for each in asked.options],
             "selected": asked.selected,
+            "text": asked.free is not None or self._takes_line(asked),
         }
 
     @operation("answer")
@@ -155,7 +156,7 @@ class DialogAnswers:
         """Answer the question; return the result and the chosen option."""
         if self._id(asked) != id:
             raise NotAllowed("it is now asking something else. Read that first.")
-        if not asked.options and not self._terminal.tty().canonical:
+        if not (asked.options or self._takes_line(asked)):
             raise RelayError("its screen shows no readable options. Answer in its terminal: `relay attach`.")
         option = asked.free if text is not None else asked.choose(choice)
         if text is not None:
@@ -175,6 +176,10 @@ class DialogAnswers:
             return question.on(self._terminal).token != asked.token
 
         return "answered" if await self._seen(gone, TAKEN) else "unconfirmed", option
+
+    def _takes_line(self, asked: ScreenQuestion) -> bool:
+        """Return True if any line answers the question."""
+        return not asked.options and self._terminal.tty().canonical
 
     async def _give_text(self, asked: ScreenQuestion, text: str) -> None:
         if visible(text) != text or "\n" in text or "\t" in text or not 0 < len(text) <= MAX_TEXT:

@@ -172,7 +172,7 @@ class Top(App[int]):
             loop.add_signal_handler(number, self.action_leave, 128 + number)
         self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))  # after Ctrl-Z and fg
         self._draw()
-        self._looks.start()
+        self.call_after_refresh(self._looks.start)  # once the widgets have their sizes
 
     def on_unmount(self) -> None:
         self._looks.stop()

@@ -24,9 +24,6 @@ HEAD_SECONDS = 10.0
 IDLE_SECONDS = 60
 """Seconds between two requests."""
 
-MAX_HEAD = 32 << 10
-"""Bytes of a request's head."""
-
 STATE = "connection"
 """The key of the TcpConnection in an ASGI scope's state."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,8 +19,8 @@ from relay.control.board import Board
 from relay.errors import RelayError
 from relay.home import Home
 
-LOOK_EVERY = 1.0
-"""Seconds between two looks."""
+LOOK_EVERY, LEISURE = 1.0, 20
+"""Seconds between two looks, but at least so many times the processor time that a look takes."""
 
 BEAT = 15.0
 """Seconds without news after which a page is told that the server lives."""
@@ -99,13 +100,14 @@ class Watch:
         before: dict[str, Any] = {}
         while not self._over.is_set():
             self._wanted.wait()
+            began = time.process_time()
             now = self._state()
             changed = frozenset(what for what in now if now[what] != before.get(what))
             before = now
             if changed:
                 with suppress(RuntimeError):  # the loop has ended
                     loop.call_soon_threadsafe(self._tell, changed)
-            self._over.wait(LOOK_EVERY)
+            self._over.wait(max(LOOK_EVERY, LEISURE * (time.process_time() - began)))
 
     def _tell(self, changed: frozenset[str]) -> None:
         for page in self._pages:
@@ -114,7 +116,7 @@ class Watch:
     def _state(self) -> dict[str, Any]:
         try:
             found: Board = board.look(self._home)
-        except RelayError as error:
+        except (RelayError, OSError) as error:
             return dict.fromkeys(EVERYTHING, str(error))
         return {
             "agents": [each.public() for each in found.entries],

@@ -45,8 +45,6 @@ Address = tuple[str, int]
 
 _MAPPED = "0" * 16 + f"{socket.htonl(0xFFFF):08X}"  # ::ffff:0:0/96, of IPv4 addresses in IPv6
 
-_ESTABLISHED = "01"  # TCP_ESTABLISHED, <net/tcp_states.h>
-
 
 def peer_of(home: Home, client: Address, server: Address) -> TcpPeer:
     """Return the process at `client`, the other end of a connection to this server, which is at `server`."""
@@ -79,7 +77,7 @@ def _inode(client: Address, server: Address) -> int:
         ends = " ".join(f"{prefix}{_word(host)}:{port:04X}" for host, port in (client, server))
         with suppress(OSError), open(f"/proc/net/{table}", encoding="ascii") as rows:
             for row in rows:
-                if f" {ends} {_ESTABLISHED} " in row:
+                if f" {ends} " in row:
                     _, _, _, _, _, _, _, user, _, inode, *_ = row.split()
                     return int(inode) if int(user) == os.getuid() else 0
     return 0

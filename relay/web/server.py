@@ -20,7 +20,7 @@ from relay.home import Home
 from relay.web.access import OPENED, PRINTED, Access
 from relay.web.api import Api
 from relay.web.commands import Commands
-from relay.web.connections import IDLE_SECONDS, MAX_HEAD, Connections
+from relay.web.connections import IDLE_SECONDS, Connections
 from relay.web.events import Watch
 from relay.web.gate import Gate
 from relay.web.terminals import PageTerminals
@@ -101,7 +101,6 @@ class Server(uvicorn.Server):
                 backlog=BACKLOG,
                 timeout_keep_alive=IDLE_SECONDS,
                 timeout_graceful_shutdown=1,
-                h11_max_incomplete_event_size=MAX_HEAD,
             )
         )
 

@@ -108,20 +108,18 @@ class PageTerminals:
 
     async def _serve(self, socket: WebSocket, session: BrowserSession) -> None:
         name, team = socket.path_params["name"], socket.query_params.get("team") or None
+        mode = socket.query_params.get("mode")
+        if mode not in {"view", "control"}:
+            raise NotAllowed("the mode is view or control.")
+        if mode == "control" and socket.scope["state"][PEER].whose is not Whose.USER:
+            raise NotAllowed("relay cannot tell whose process this connection is from: it may only look.")
         agent = await asyncio.to_thread(find_claim, self._home, name, team)
         page = _Page(socket)
-        match socket.query_params.get("mode"):
-            case "view":
-                await _first(page.listen(), _view(page, agent))
-            case "control":
-                if socket.scope["state"][PEER].whose is not Whose.USER:
-                    raise NotAllowed(
-                        "relay cannot tell whose process this connection is from: it may only look."
-                    )
-                takeover = session.take_click((key(agent.team), key(agent.name)))
-                await self._control(page, agent, takeover=takeover)
-            case _:
-                raise NotAllowed("the mode is view or control.")
+        if mode == "view":
+            await _first(page.listen(), _view(page, agent))
+        else:
+            takeover = session.take_click((key(agent.team), key(agent.name)))
+            await self._control(page, agent, takeover=takeover)
 
     async def _control(self, page: _Page, agent: SessionInfo, *, takeover: bool) -> None:
         try:

@@ -68,7 +68,8 @@ def entries(relay: Relay, name: str) -> list[dict[str, Any]]:
 
 def test_an_answer_is_not_taken_for_the_same_question_asked_again(relay: Relay) -> None:
     agent = AskingAgent(relay, "again")
-    first = agent.question()["id"]
+    first, takes_text = (agent.question()[key] for key in ("id", "text"))
+    assert takes_text  # by its last option
     assert agent.answer("1", "--question", first).returncode == 0
     agent.ask_again()
     again = agent.answer("1", "--question", first)

@@ -21,7 +21,6 @@ from relay.storage.journal import Journal
 from relay.supervision.events import PhaseEntered
 from relay.supervision.states import Phase
 
-
 MENU = ("Do you want to proceed?", "❯ 1. Yes", "  2. No")
 UNNUMBERED = ("● I remove it.", "  ┃  △ Permission", "  ┃", "  ┃  $ rm -r x", "  ┃  Once   Always   Reject")
 

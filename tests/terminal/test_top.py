@@ -67,14 +67,18 @@ def test_you_attach_and_come_back_and_the_terminal_is_as_before(relay: Relay, te
     assert {row["state"] for row in ps(relay)} <= {"ready", "working"}
 
 
-def test_a_job_is_suspended_and_continues(terminal: Open, shell: Open) -> None:
+def test_a_job_is_suspended_and_continues(relay: Relay, shell: Open) -> None:
+    FakeAgent(relay, "Alice").wrap()
     top = shell(columns=80, rows=24)
+    top.screen.answer_queries(lambda _: None)  # a report of the size would have all drawn again
     top.type("relay top\r")
-    top.wait_for("No agent is running")
+    top.wait_for("── Alice")
     top.type(b"\x1a")
     top.wait(lambda: not top.screen.alternate and top.prompted(), "the shell is back")
+    before = len(top.output)
     top.type("fg\r")
-    top.wait(lambda: top.shows("No agent is running") and top.shows("? help"), "all is drawn again")
+    top.see("1 agent, none needs you", before)
+    top.see("help", before)  # all is drawn again, also what has not changed
     top.type("q")
     top.wait(lambda: not top.screen.alternate and top.prompted(), "the shell is back")
 
@@ -98,12 +102,14 @@ def test_a_signal_restores_the_terminal(terminal: Open, leave: Callable[[int], b
 
 @pytest.mark.parametrize("attached", [False, True])
 def test_closing_the_window_ends_it(relay: Relay, terminal: Open, attached: bool) -> None:
-    FakeAgent(relay, "Alice").wrap()
+    alice = FakeAgent(relay, "Alice").wrap()
     top = terminal(*TOP)
     top.wait_for("1 agent, none needs you")
     if attached:
         top.type("\r")
         top.wait(lambda: not top.screen.alternate, "the agent's own terminal")
+        alice.say("you are here")
+        top.wait_for("you are here")
     top.hang_up()
     wait_until(top.ended)
     wait_until(lambda: ps(relay))

@@ -182,13 +182,13 @@ def test_nothing_is_stopped_or_restarted_unless_you_say_yes(monkeypatch: pytest.
 
 ASKED = {
     "id": "1f", "kind": "other", "selected": 2, "lines": ["Go \x1b[31mon?"],
-    "options": [{"number": 1, "text": "yes"}, {"number": 2, "text": "no\x07"}],
+    "options": [{"number": 1, "text": "yes"}, {"number": 2, "text": "no\x07"}], "text": False,
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("keys", "answer"),
-    [(["1"], "1"), (["enter"], "2"), (["up", "enter"], "1"), (["3", "x", "escape"], None)],
+    [(["1"], "1"), (["enter"], "2"), (["up", "enter"], "1"), (["3", "x", "t", "escape"], None)],
     ids=["number", "Enter", "arrow", "Esc"],
 )
 def test_a_question_is_answered_by_number_or_by_choosing(keys: list[str], answer: str | None) -> None:
@@ -204,8 +204,8 @@ def test_a_question_is_answered_by_number_or_by_choosing(keys: list[str], answer
     drive(lambda: FIVE, press)
 
 
-def test_a_double_click_answers_and_nothing_below_the_dialog_hears_of_it() -> None:
-    """Attaching would fail here, as there is no terminal."""
+def test_a_double_click_in_a_dialog_is_the_dialogs() -> None:
+    """Attaching to the agent below it would fail here, as there is no terminal."""
 
     async def click(top: Top, pilot: Pilot[int]) -> None:
         answers: list[tuple[str, str] | None] = []
@@ -216,6 +216,10 @@ def test_a_double_click_answers_and_nothing_below_the_dialog_hears_of_it() -> No
         await pilot.click(ChoiceList, offset=(3, 0), times=2)
         await pilot.pause()
         assert answers == [("choice", "1")]
+        await pilot.press("i")
+        await pilot.click(ChoiceList, offset=(3, 0), times=2)
+        await pilot.pause()
+        assert isinstance(top.screen, InboxDialog)
 
     drive(lambda: FIVE, click)
 

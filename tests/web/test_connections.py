@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
+from websockets.asyncio.client import connect
+from websockets.typing import Origin
 
 from relay.cli.main import dispatch
 from relay.home import Home
@@ -90,6 +92,12 @@ def serve(home: Path, work: Callable[[Client], Awaitable[None]]) -> None:
         commands.close()
 
 
+async def stays_open(reader: asyncio.StreamReader, seconds: float) -> None:
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await reader.read()
+
+
 def test_a_head_must_come_in_time(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the first request, and of the next one on the same connection."""
     monkeypatch.setattr(connections, "HEAD_SECONDS", 0.1)
@@ -107,8 +115,7 @@ def test_a_head_must_come_in_time(home: Path, monkeypatch: pytest.MonkeyPatch) -
         reader, writer = await client.opened()
         writer.write(client.head("GET", "/api/events"))
         await reader.readuntil(b"messages")
-        await asyncio.sleep(0.2)  # longer than a head may take: this one has come
-        assert not reader.at_eof()
+        await stays_open(reader, 0.3)  # for longer than a head may take: this one has come
         writer.close()
 
     serve(home, work)
@@ -141,7 +148,7 @@ def test_the_oldest_connection_without_a_session_gives_way(
         assert await held[0][0].read() == b""
         held[2][1].write(client.head("GET", "/"))
         assert (await held[2][0].readline()).startswith(b"HTTP/1.1 200 ")
-        assert not page.at_eof()
+        await stays_open(page, 0.1)
         for _, writer in (*held, (page, page_writer)):
             writer.close()
 
@@ -177,6 +184,11 @@ def test_a_process_that_nobody_knows_may_only_look(home: Path, monkeypatch: pyte
         ):
             status, _, body = await client.ask("POST", f"/api/{path}", {})
             assert (status, b"may only look" in body) == (403, True)
+        terminal = f"ws://127.0.0.1:{client.port}/api/agents/Alice/terminal?mode=control"
+        own, cookie = f"http://127.0.0.1:{client.port}", {"Cookie": client.cookie}
+        async with connect(terminal, origin=Origin(own), additional_headers=cookie) as page:
+            await page.wait_closed()
+            assert (page.close_code, "may only look" in (page.close_reason or "")) == (4003, True)
         assert (await client.ask("DELETE", "/api/session"))[0] == 204
         assert (await client.ask("GET", "/api/agents"))[0] == 401
 

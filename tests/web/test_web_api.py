@@ -220,6 +220,8 @@ def test_a_fleets_agents_are_started_and_stopped(web: WebServer) -> None:
         assert web.post("/api/fleet/Ann/down", {}).status == 200
         assert not [each for each in ps(relay) if each["team"] == "crew"]
         assert "Nobody" in web.post("/api/fleet/Nobody/up", {}).json["error"]
+        (relay.home / "relay.toml").write_text("teach = 1\ninject = 2\n")
+        assert "has 2 mistakes" in web.get("/api/fleet").json["error"]
     finally:
         (relay.home / "relay.toml").unlink()
 

@@ -61,9 +61,10 @@ export function questionCard() {
     card.hidden = !found && !error;
     say(lines, found ? trimmed(found.lines).join("\n") : "");
     lines.hidden = !found;
-    complain(error?.message ?? "");
+    const answers = found?.text || found?.options.length;
+    complain(found && !answers ? "Answer it in its terminal: take control there." : (error?.message ?? ""));
     keyed(options, found?.options ?? [], (each) => `${found.id} ${each.number}`, (each) => choice(found, each));
-    ownForm.hidden = !found || (found.kind !== "question" && found.options.length > 0);
+    ownForm.hidden = !found?.text;
     enable();
   }
 
