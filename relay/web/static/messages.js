@@ -1,6 +1,7 @@
 /** What the agents and the user wrote to each other, by thread. */
 
 import { get } from "./api.js";
+import { isRunning } from "./badge.js";
 import { el, empty, heading, icon, keyed, say, set } from "./dom.js";
 import { many, time } from "./format.js";
 import { board, filter } from "./live.js";
@@ -16,8 +17,8 @@ export function open(main) {
   const nothing = empty("There are no messages.", "Agents write to each other with “@relay:NAME text”, and you below.");
   const title = el("h2", { tabindex: -1 });
   const list = el("ol.thread", { "aria-label": "Messages" });
-  const teamOf = () => chosen()?.at(-1).team ?? board.entries?.find((entry) => entry.group !== "done")?.team;
-  const names = () => [...new Set((board.entries ?? []).filter((each) => each.group !== "done").map((each) => each.name))];
+  const teamOf = () => chosen()?.at(-1).team ?? board.entries?.find(isRunning)?.team;
+  const names = () => [...new Set((board.entries ?? []).filter(isRunning).map((each) => each.name))];
   const send = sendBox({ team: teamOf, names });
   const back = el("a.button.plain.back", { href: "#/messages", "aria-label": "Back to all threads" }, icon("back"));
   const right = el("section.detail", { "aria-label": "The chosen thread" }, el("div.heading", {}, back, title), list, send);
