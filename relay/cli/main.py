@@ -20,19 +20,8 @@ from relay.names import suggest
 from relay.text import visible
 
 GROUPS = {
-    "Run agents": (
-        "wrap",
-        "attach",
-        "top",
-        "ps",
-        "next",
-        "answer",
-        "stop",
-        "restart",
-        "resume",
-        "reload",
-        "forget",
-    ),
+    "Run agents": ("wrap", "attach", "ps", "next", "answer", "stop", "restart", "resume", "reload", "forget"),
+    "See all": ("top",),
     "Run a fleet": ("init", "up", "down", "spawn", "service"),
     "Talk": ("inbox", "send", "messages", "retry", "drop", "release", "join", "leave", "channels"),
     "Remember": ("memory",),
