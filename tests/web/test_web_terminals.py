@@ -11,7 +11,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection
 
-from session.fake_agent import FakeAgent, SharedAgent, ps
+from session.fake_agent import FakeAgent, SharedAgent, events, ps
 from support import PATIENCE, Relay, wait_until
 from web.running import WebServer, serving
 
@@ -148,7 +148,7 @@ def test_a_page_that_leaves_detaches(web: WebServer, alice: SharedAgent) -> None
         with web.terminal("Alice", "control") as channel:
             shown(channel, lambda found: bool(found))
         wait_until(lambda: not attached(web.relay))
-    assert [each for each in web.get("/api/inbox").json if each["kind"] == "notice"] == []
+    assert [each for each in events(web.relay) if each["event"] == "terminal_lost"] == []
 
 
 def attached(relay: Relay) -> bool:
