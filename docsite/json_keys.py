@@ -217,12 +217,12 @@ OUTPUTS = (
         ("top",),
         "One object, again on a line of its own whenever it has changed.",
         {
-            "agents": "the objects of `relay ps`, with these keys",
+            "agents, agents.*": "the objects of `relay ps`, with these keys",
             "agents.group": "`needs you`, `working`, `waiting` or `done`",
             "agents.line": "its question, or why it needs you, or its last line",
             "agents.branch": "what is checked out in its folder",
             "agents.unread": "its unread items",
-            "inbox": "the objects of `relay inbox`",
+            "inbox, inbox.*": "the objects of `relay inbox`",
         },
     ),
     Output(
