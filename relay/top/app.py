@@ -41,6 +41,11 @@ from relay.top.live_screen import LiveScreen
 from relay.top.remote import RemoteHost
 from relay.top.rows import RESET, UNDERLINE, Fold, ListRow, brief, summary, table
 
+LIST_KEYS = frozenset(
+    ("attach", "answer", "write", "restart", "stop", "release", "filter", "fold", "inbox", "help", "leave")
+)
+"""The actions of letters, and of Enter, in the list."""
+
 WIDE = 160
 """Columns from which on the screen of the chosen agent is beside the list, not below it."""
 
@@ -117,11 +122,10 @@ class Top(App[int]):
     #notice { height: auto; max-height: 4; display: none; }
     #words { display: none; height: 1; }
     #agents { layout: vertical; height: 1fr; }
-    #listed { height: auto; max-height: 50%; }
-    #list { height: auto; max-height: 100%; scrollbar-size-vertical: 1; }
+    #list { height: 1fr; scrollbar-size-vertical: 1; }
     #shown { height: 1fr; }
     .wide #agents { layout: horizontal; }
-    .wide #listed { width: 60%; height: 1fr; max-height: 100%; padding: 0 1 0 0; }
+    .wide #listed { width: 60%; padding: 0 1 0 0; }
     .wide #shown { width: 40%; }
     Footer, FooterKey { background: ansi_default; color: ansi_default; }
     FooterKey .footer-key--key { background: ansi_default; color: ansi_default; text-style: reverse; }
@@ -139,7 +143,7 @@ class Top(App[int]):
         Binding("i", "inbox", "inbox"),
         Binding("question_mark", "help", "help", key_display="?"),
         Binding("q", "leave(0)", "quit"),
-        Binding("ctrl+c", "leave(130)", show=False, priority=True),
+        Binding("ctrl+c", "interrupt", show=False, priority=True),
         Binding("ctrl+z", "suspend_process", show=False),
         Binding("escape", "unfilter", show=False),
     ]
@@ -216,6 +220,9 @@ class Top(App[int]):
         agents = screen.query_one("#list", ChoiceList)
         header, rows = table(self._board, agents.columns, time.time(), words, self._folded)
         screen.query_one("#header", Lines).show([f"{UNDERLINE}{header}{RESET}"] if rows else [])
+        most = self.size.height // 2 - 1
+        high = "100%" if screen.has_class("wide") else min(len(rows) + 1, most)
+        screen.query_one("#listed").styles.height = high
         agents.show(rows, chosen)
         self._show_chosen()
 
@@ -249,6 +256,16 @@ class Top(App[int]):
         self._forgets = self.set_timer(SAID_FOR, partial(self._say, "")) if text else None
 
     # What the user does.
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool:
+        """Return False for a key of the list that is not meant for it.
+
+        Several keys that arrive at once are all the list's, even if the first one opens a dialog: the letters
+        of a message must not restart an agent.
+        """
+        return action not in LIST_KEYS or (
+            len(self.screen_stack) == 1 and not isinstance(self.focused, Input)
+        )
 
     def on_choice_list_opened(self) -> None:
         self.action_attach()
@@ -292,14 +309,13 @@ class Top(App[int]):
 
     def action_write(self) -> None:
         if entry := self._chosen():
-            self.run_worker(self._write(entry))
+            name, team = _names(entry)
 
-    async def _write(self, entry: BoardEntry) -> None:
-        name, team = _names(entry)
-        if written := await self.push_screen_wait(
-            TextDialog(f"Message to {name}:", keys="Enter: send   Esc: cancel")
-        ):
-            await self._run("send", "-t", team, name, "-", text=written[1], host=entry.host)
+            def written(text: tuple[str, str] | None) -> None:
+                if text is not None:
+                    self.run_worker(self._run("send", "-t", team, name, "-", text=text[1], host=entry.host))
+
+            self.push_screen(TextDialog(f"Message to {name}:", keys="Enter: send   Esc: cancel"), written)
 
     def action_release(self) -> None:
         if entry := self._chosen():
@@ -373,6 +389,9 @@ class Top(App[int]):
 
     def action_leave(self, code: int) -> None:
         self.exit(code, return_code=code)
+
+    def action_interrupt(self) -> None:
+        self.action_leave(128 + signal.SIGINT)
 
     async def _run(self, *words: str, text: str = "", host: str = "") -> None:
         """Run a command of relay, and say what it did."""
