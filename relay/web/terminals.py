@@ -23,13 +23,13 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from relay.control.attaching import attach
 from relay.control.sessions import SessionInfo, find_claim
+from relay.control.viewing import view
 from relay.errors import NotAllowed, RelayError
 from relay.home import Home
 from relay.names import key
-from relay.peer import connect
 from relay.shim.pty import raw, set_size
-from relay.storage.locks import is_held
 from relay.terminal.view_stream import OUTPUT, SCREEN, Unpacker
+from relay.terminal.viewer import AgentEnded
 from relay.web.access import BrowserSession
 from relay.web.gate import PEER, SESSION
 from relay.web.peers import Whose
@@ -263,14 +263,7 @@ async def _view(page: _Page, agent: SessionInfo) -> None:
                     await page.reset(fields["columns"], fields["rows"])
                 if fields.get("show") in {SCREEN, OUTPUT}:
                     await page.show(data)
-        await _until_next(agent)
-
-
-async def _until_next(agent: SessionInfo) -> None:
-    """Wait a moment for the agent's next session. Raise _Over if the agent has ended."""
-    if not is_held(agent.socket.with_suffix(".lock")):
-        raise _ended(agent)
-    await asyncio.sleep(_RETRY)
+        await asyncio.sleep(_RETRY)
 
 
 def _ended(agent: SessionInfo) -> _Over:
@@ -280,18 +273,23 @@ def _ended(agent: SessionInfo) -> _Over:
 async def _parts(
     agent: SessionInfo, page: _Page | None = None
 ) -> AsyncGenerator[tuple[dict[str, Any], bytes]]:
-    """Yield the parts of a view's stream until the session ends it, reading as fast as the page draws."""
+    """Yield the parts of a view's stream until the session ends it, reading as fast as the page draws.
+
+    Raise _Over if the agent has ended.
+    """
     loop, unpacker = asyncio.get_running_loop(), Unpacker()
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
-        channel.setblocking(False)
-        with suppress(OSError):
-            connect(channel, agent.socket)
-            await loop.sock_sendall(channel, b'{"op": "view"}\n')
-            while data := await loop.sock_recv(channel, 1 << 16):
-                for part in unpacker.feed(data):
-                    yield part
-                if page is not None:
-                    await page.room()
+    try:
+        channel = view(agent)
+    except AgentEnded:
+        raise _ended(agent) from None
+    if channel is None:
+        return
+    with channel, suppress(OSError):
+        while data := await loop.sock_recv(channel, 1 << 16):
+            for part in unpacker.feed(data):
+                yield part
+            if page is not None:
+                await page.room()
 
 
 async def _size(agent: SessionInfo) -> tuple[int, int]:
@@ -301,7 +299,7 @@ async def _size(agent: SessionInfo) -> tuple[int, int]:
             async for fields, _ in parts:
                 if fields.get("show") == SCREEN:
                     return fields["columns"], fields["rows"]
-        await _until_next(agent)
+        await asyncio.sleep(_RETRY)
 
 
 def _settle(ready: asyncio.Future[None]) -> None:
