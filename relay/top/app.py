@@ -69,7 +69,7 @@ For a screen reader, `relay inbox --follow` prints lines."""
 class Looked(Message):
     """A look at all agents has ended."""
 
-    def __init__(self, found: Board | RelayError) -> None:
+    def __init__(self, found: Board | Exception) -> None:
         super().__init__()
         self.found = found
 
@@ -89,8 +89,8 @@ class Looks(threading.Thread):
             self._now.clear()
             began = time.process_time()
             try:
-                found: Board | RelayError = self._look()
-            except RelayError as error:
+                found: Board | Exception = self._look()
+            except Exception as error:  # noqa: BLE001 (`Top.on_looked` says or raises it)
                 found = error
             self._tell(Looked(found))
             self._now.wait(max(LOOK_EVERY, SHARE * (time.process_time() - began)))
@@ -189,6 +189,8 @@ class Top(App[int]):
         if isinstance(event.found, RelayError):
             self._say(str(event.found))
             return
+        if isinstance(event.found, Exception):
+            raise event.found
         self._board = event.found
         self._draw()
         if isinstance(self.screen, InboxDialog):

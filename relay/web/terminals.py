@@ -16,7 +16,7 @@ import os
 import socket
 import termios
 from collections.abc import AsyncGenerator
-from contextlib import aclosing, closing, suppress
+from contextlib import aclosing, suppress
 from typing import Any
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
@@ -136,7 +136,7 @@ class PageTerminals:
                 await asyncio.wait([attaching])  # the thread uses the descriptors
             await _first(page.listen(keyboard), _view(page, agent), keyboard.run(), keyboard.drain())
         finally:
-            keyboard.close()
+            await keyboard.leave()
 
 
 class _Page:
@@ -204,19 +204,33 @@ class _Keyboard:
     async def run(self) -> None:
         """Serve the shim. Raise _Over once it is detached, or the agent has ended."""
         self._channel.setblocking(False)
-        reader, writer = await asyncio.open_unix_connection(sock=self._channel)
-        with closing(writer):
-            async for line in reader:
+        loop, unread = asyncio.get_running_loop(), b""
+        while data := await loop.sock_recv(self._channel, 1 << 12):
+            *lines, unread = (unread + data).split(b"\n")
+            for line in lines:
                 match json.loads(line):
                     case {"event": "stopped"}:  # by Ctrl-Z
-                        writer.write(b'{"op": "resume", "foreground": true}\n')
+                        await loop.sock_sendall(self._channel, b'{"op": "resume", "foreground": true}\n')
                     case {"event": "detached", "taken": True}:
                         raise _Over(DETACHED, "another terminal has taken over.")
                     case {"event": "detached"}:
                         raise _Over(DETACHED, f"detached from {self._agent.name}.")
                     case {"event": "exit"}:
-                        break
+                        raise _ended(self._agent)
         raise _ended(self._agent)
+
+    async def leave(self) -> None:
+        """Detach, as the user's keys do, and close it: a terminal that is just closed counts as lost."""
+        loop = asyncio.get_running_loop()
+        self._channel.setblocking(False)
+        with suppress(OSError, TimeoutError):
+            async with asyncio.timeout(_LAST):
+                await loop.sock_sendall(self._channel, b'{"op": "detach"}\n')
+                while await loop.sock_recv(self._channel, 1 << 12):
+                    pass  # until the shim has let it go
+        self._channel.close()
+        os.close(self._terminal)
+        os.close(self._shims)
 
     async def type(self, keys: bytes) -> None:
         while keys:
@@ -231,12 +245,6 @@ class _Keyboard:
             await _ready(self._terminal, write=False)
             with suppress(BlockingIOError):
                 os.read(self._terminal, 1 << 16)
-
-    def close(self) -> None:
-        """Detach: the shim notices."""
-        self._channel.close()
-        os.close(self._terminal)
-        os.close(self._shims)
 
 
 async def _first(*works: Any) -> None:

@@ -148,6 +148,7 @@ def test_a_page_that_leaves_detaches(web: WebServer, alice: SharedAgent) -> None
         with web.terminal("Alice", "control") as channel:
             shown(channel, lambda found: bool(found))
         wait_until(lambda: not attached(web.relay))
+    assert [each for each in web.get("/api/inbox").json if each["kind"] == "notice"] == []
 
 
 def attached(relay: Relay) -> bool:

@@ -117,7 +117,12 @@ function signedOut(problem = "") {
       { onsubmit: submit },
       el("h1", { tabindex: -1 }, "Connect to relay"),
       problem ? el("p.problem", { role: "alert" }, problem) : null,
-      el("p", {}, "Each start of ", el("code", {}, "relay web"), " prints a link that opens this page once, within a minute."),
+      el(
+        "p",
+        {},
+        el("code", {}, "relay web"),
+        " prints a link that opens this page once, within a minute. Enter in its terminal prints another.",
+      ),
       el("label", { for: "link" }, "Link or token"),
       field,
       el("button.primary", { type: "submit" }, "Connect"),

@@ -32,7 +32,7 @@ export function screen(parent, { columns = 80, rows = 24, label, ondata = null }
     cols: columns, rows, fontFamily: FONT, fontSize: LARGEST, lineHeight: LINE_HEIGHT, theme: THEME,
     scrollback: SCROLLBACK, disableStdin: true, cursorBlink: false, cursorInactiveStyle: "outline",
     smoothScrollDuration: 0, fastScrollSensitivity: 5, minimumContrastRatio: 4.5, logLevel: "off",
-    screenReaderMode: false, convertEol: false, scrollOnUserInput: true, macOptionIsMeta: true,
+    screenReaderMode: localStorage.getItem("reader") === "on", convertEol: false, scrollOnUserInput: true, macOptionIsMeta: true,
   });
   for (const code of INERT) terminal.parser.registerOscHandler(code, () => true);
   terminal.open(parent);
@@ -75,6 +75,12 @@ export function screen(parent, { columns = 80, rows = 24, label, ondata = null }
     /** Draw bytes; `done` is called once they are drawn, so that no more come than can be. */
     write(data, done) {
       terminal.write(data, done);
+    },
+    /** Whether screen readers get the text, which costs time with much output. Returns the new state. */
+    toggleReader() {
+      const on = (terminal.options.screenReaderMode = !terminal.options.screenReaderMode);
+      localStorage.setItem("reader", on ? "on" : "");
+      return on;
     },
     zoom(factor) {
       zoom = factor === 1 ? 1 : Math.min(6, Math.max(0.4, zoom * factor));

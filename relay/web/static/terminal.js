@@ -41,6 +41,9 @@ export function terminalPane(parent, agent) {
 
   const state = el("p.mode", { role: "status" }, "Connecting …");
   const size = el("span.size");
+  const reader = button("Screen reader", () => set(reader, "aria-pressed", String(shown?.toggleReader() ?? false)), {
+    style: "plain.reader", "aria-pressed": String(localStorage.getItem("reader") === "on"),
+  });
   const take = button("Take control", takeControl, { style: "primary" });
   const release = button("Release", () => connect("view"));
   const box = el("div.screen");
@@ -55,7 +58,7 @@ export function terminalPane(parent, agent) {
     ),
   );
   const ctrlKey = bar.children[2];
-  const whole = el("div.term", {}, el("div.toolbar", {}, state, size, zoomButtons(() => shown), take, release), box, bar);
+  const whole = el("div.term", {}, el("div.toolbar", {}, state, size, reader, zoomButtons(() => shown), take, release), box, bar);
   parent.append(whole);
   release.hidden = true;
 

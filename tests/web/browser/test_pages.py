@@ -33,11 +33,17 @@ ROUTES = {
 }
 """What each page shows."""
 
-FLEET = """[agents.Cleo]
-run = "cat"
-[agents.Dan]
+FLEET = """[fleet]
+team = "default"
+[agents.Cleo]
 run = "cat"
 """
+
+UNNAMED = """() => [...document.querySelectorAll("a, button, input, select, textarea, [tabindex='0']")]
+    .filter((each) => each.checkVisibility() && !each.closest("[aria-hidden=true]"))
+    .filter((each) => !(each.getAttribute("aria-label") || each.textContent.trim() || each.labels?.length))
+    .map((each) => each.outerHTML)"""
+"""What a keyboard reaches, but a screen reader cannot name."""
 
 
 class Asking:
@@ -208,9 +214,36 @@ def test_stopping_asks_first(pages: Pages, shared: Relay) -> None:
     page.get_by_text("Dan has stopped.").wait_for()
 
 
-def test_no_page_is_wider_than_the_window(pages: Pages, shared: Relay, ann: FakeAgent) -> None:
+@pytest.fixture(scope="module")
+def fleet(shared: Relay) -> None:
     (shared.home / "relay.toml").write_text(FLEET)
     shared("trust", "relay.toml")
+
+
+def test_a_member_of_the_fleet_is_started_and_stopped(pages: Pages, shared: Relay, fleet: None) -> None:
+    page = pages.open("#/fleet")
+    page.get_by_role("button", name="Start Cleo").click()
+    page.get_by_role("button", name="Stop Cleo").click()
+    page.get_by_role("dialog").get_by_role("button", name="Stop").click()
+    page.get_by_role("button", name="Start Cleo").wait_for()
+    assert "Cleo" not in shared("ps").stdout
+
+
+def test_a_recording_is_played(pages: Pages, ann: FakeAgent) -> None:
+    ann.say("on the record")
+    wait_until(lambda: "on the record" in ann.relay("replay", "Ann").stdout)
+    page = pages.open("#/recordings")
+    page.locator(".casts a", has_text="Ann").first.click()
+    page.get_by_label("Speed").select_option("16")
+    page.get_by_role("button", name="Play", exact=True).click()
+    page.locator(".xterm-rows").get_by_text("on the record").wait_for()
+    page.get_by_role("button", name="Play", exact=True).wait_for()  # it has ended
+    page.get_by_label("Position").fill("0")
+    page.locator(".xterm-rows").get_by_text("on the record").wait_for(state="detached")
+
+
+def test_no_page_is_wider_than_the_window(pages: Pages, shared: Relay, ann: FakeAgent, fleet: None) -> None:
+    """And every control has a name for screen readers."""
     ann.say("x" * 400)
     usage = UsageLog(
         Home.from_env(shared.environment).usage, "1", "Ann", "default", agent="claude", account="an-account"
@@ -223,6 +256,7 @@ def test_no_page_is_wider_than_the_window(pages: Pages, shared: Relay, ann: Fake
         for width in (360, 1024, 2560):
             page.set_viewport_size({"width": width, "height": 800})
             assert page.evaluate("document.documentElement.scrollWidth") <= width, (route, width)
+        assert page.evaluate(UNNAMED) == [], route
         page.set_viewport_size(SIZE)
 
 

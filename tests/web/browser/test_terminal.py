@@ -74,6 +74,18 @@ def test_it_shows_the_agents_screen_in_its_colours(pages: Pages, ann: FakeAgent)
     rows(page).get_by_text("after").wait_for()
 
 
+def test_screen_readers_get_the_text_on_request(pages: Pages, ann: FakeAgent) -> None:
+    ann.say("read aloud")
+    page = pages.open(TERMINAL)
+    rows(page).get_by_text("read aloud").wait_for()
+    button = page.get_by_role("button", name="Screen reader")
+    button.focus()
+    page.keyboard.press("Enter")
+    page.locator(".xterm-accessibility").get_by_text("read aloud").wait_for()
+    page.keyboard.press("Enter")  # it is kept for the next page
+    assert button.get_attribute("aria-pressed") == "false"
+
+
 def test_keys_reach_the_agent_only_in_control(pages: Pages, ann: FakeAgent) -> None:
     page = pages.open(TERMINAL)
     page.get_by_text("Live view").wait_for()
@@ -120,9 +132,9 @@ def test_a_viewer_never_sizes_the_agent(pages: Pages, shared: Relay) -> None:
     page = pages.open("#/agents/default/Sized")
     rows(page).get_by_text("size 120 40").wait_for()
     page.set_viewport_size({"width": 500, "height": 400})
-    page.get_by_text("120 × 40").wait_for()
-    box = page.locator(".screen")
-    assert box.evaluate("element => element.scrollWidth <= element.clientWidth")
+    page.wait_for_function(
+        "() => { const box = document.querySelector('.screen'); return box.scrollWidth <= box.clientWidth; }"
+    )
     assert '"columns": 120' in shared("peek", "Sized", "--json").stdout
 
 
