@@ -223,14 +223,16 @@ class _Keyboard:
         """Detach, as the user's keys do, and close it: a terminal that is just closed counts as lost."""
         loop = asyncio.get_running_loop()
         self._channel.setblocking(False)
-        with suppress(OSError, TimeoutError):
-            async with asyncio.timeout(_LAST):
-                await loop.sock_sendall(self._channel, b'{"op": "detach"}\n')
-                while await loop.sock_recv(self._channel, 1 << 12):
-                    pass  # until the shim has let it go
-        self._channel.close()
-        os.close(self._terminal)
-        os.close(self._shims)
+        try:
+            with suppress(OSError, TimeoutError):
+                async with asyncio.timeout(_LAST):
+                    await loop.sock_sendall(self._channel, b'{"op": "detach"}\n')
+                    while await loop.sock_recv(self._channel, 1 << 12):
+                        pass  # until the shim has let it go
+        finally:
+            self._channel.close()
+            os.close(self._terminal)
+            os.close(self._shims)
 
     async def type(self, keys: bytes) -> None:
         while keys:
