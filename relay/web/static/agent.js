@@ -1,6 +1,6 @@
 /** One agent: its question, its terminal or its log, and what the user may do with it. */
 
-import { agentLink, stateBadge } from "./agents.js";
+import { agentLink, stateBadge } from "./badge.js";
 import { agentPath, get, post } from "./api.js";
 import { button, confirm, el, empty, icon, notify, say, set } from "./dom.js";
 import { showSince, time } from "./format.js";

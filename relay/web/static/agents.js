@@ -1,6 +1,7 @@
 /** The agents in groups, the most urgent first; and beside or in place of them, the chosen one. */
 
 import { agentPage } from "./agent.js";
+import { agentLink, stateBadge } from "./badge.js";
 import { el, empty, heading, keyed, say, set } from "./dom.js";
 import { many, money, showSince, tokens } from "./format.js";
 import { board } from "./live.js";
@@ -8,10 +9,6 @@ import { hasMoved, questionCard } from "./question.js";
 
 const FEW = 8; // agents that need no filter
 const GROUPS = ["needs you", "working", "waiting", "done"];
-
-export function agentLink(agent, ...more) {
-  return ["#/agents", ...[agent.team, agent.name, ...more].map(encodeURIComponent)].join("/");
-}
 
 export function open(main) {
   let chosen = null; // { key, page }
@@ -90,26 +87,10 @@ function groupSection({ name }) {
   const section = el(`section.group.${id}`, { "aria-labelledby": id }, el("h2", { id }, `${name} `, count), rows);
   section.update = (group) => {
     say(count, String(group.entries.length));
-    for (const entry of group.entries) entry.several = group.several;
-    if (keyed(rows, group.entries, (entry) => `${entry.team}/${entry.name}`, agentRow)) hasMoved();
+    const entries = group.entries.map((entry) => ({ ...entry, several: group.several }));
+    if (keyed(rows, entries, (entry) => `${entry.team}/${entry.name}`, agentRow)) hasMoved();
   };
   return section;
-}
-
-/** The state in words, with a dot in its colour. */
-export function stateBadge() {
-  const text = el("span");
-  const badge = el("span.state", {}, text);
-  badge.update = (entry) => {
-    set(badge, "data-group", entry.group);
-    set(badge, "data-state", entry.state);
-    say(text, entry.state === "prompting" ? asks(entry.prompt) : entry.state);
-  };
-  return badge;
-}
-
-function asks(kind) {
-  return !kind || kind === "other" ? "asks" : `asks: ${kind.replace("_", " ")}`;
 }
 
 function agentRow(entry) {

@@ -1,6 +1,6 @@
 /** The fleet of the folder in which the server was started: its members, to start and to stop. */
 
-import { agentLink, stateBadge } from "./agents.js";
+import { agentLink, stateBadge } from "./badge.js";
 import { get, post } from "./api.js";
 import { button, confirm, el, empty, heading, keyed, notify, say, set } from "./dom.js";
 import { board, refresh } from "./live.js";

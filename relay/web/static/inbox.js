@@ -1,6 +1,6 @@
 /** What waits for the user, the most urgent first. */
 
-import { agentLink } from "./agents.js";
+import { agentLink } from "./badge.js";
 import { post } from "./api.js";
 import { button, el, empty, heading, keyed, notify, say, set } from "./dom.js";
 import { showSince } from "./format.js";

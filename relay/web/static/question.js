@@ -72,7 +72,8 @@ export function questionCard() {
     const text = [el("kbd", {}, String(option.number)), el("span", {}, option.text)];
     const onclick = (event) => {
       const pointed = event.detail > 0; // not by a key, whose button has the focus
-      if (!pointed || !("settling" in page.dataset)) answer(String(option.number), question);
+      if (pointed && "settling" in page.dataset) notify("Something moved just before you clicked. Nothing was answered.");
+      else answer(String(option.number), question);
     };
     const press = el("button.option", { type: "button", onclick });
     press.append(...text);

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +44,12 @@ UNNAMED = """() => [...document.querySelectorAll("a, button, input, select, text
     .map((each) => each.outerHTML)"""
 """What a keyboard reaches, but a screen reader cannot name."""
 
+MOVE_AND_CLICK = """async (button) => {
+    const { hasMoved } = await import("/question.js");
+    hasMoved();
+    button.dispatchEvent(new MouseEvent("click", { detail: 1, bubbles: true }));
+}"""
+
 
 class Asking:
     """An agent that asks by a menu, again whenever the test says so."""
@@ -57,16 +62,14 @@ class Asking:
         relay(
             "wrap", "-d", "-n", name, "--agent", "claude", "--", *command, env={"AGENT_LOG": str(self._log)}
         )
-        self._asks()
+        wait_until(self.asks)
 
-    def _asks(self) -> None:
-        wait_until(
-            lambda: json.loads(self.relay("answer", self.name, "--json", check=False).stdout or "null")
-        )
+    def asks(self) -> bool:
+        return self.relay("answer", self.name, check=False).returncode == 0
 
     def ask_again(self) -> None:
         self._log.with_name(f"{self._log.name}.again").touch()
-        self._asks()
+        wait_until(self.asks)
 
     @property
     def chosen(self) -> list[int]:
@@ -87,11 +90,11 @@ def ben(shared: Relay) -> Asking:
 
 
 @pytest.fixture
-def asking(ben: Asking) -> Iterator[Asking]:
-    """Yield an agent that asks, and has not been answered."""
-    if len(ben.chosen) > 0:
+def asking(ben: Asking) -> Asking:
+    """Return an agent that asks, and has not been answered."""
+    if not ben.asks():
         ben.ask_again()
-    yield ben
+    return ben
 
 
 def row(page: Any, name: str) -> Any:
@@ -144,6 +147,16 @@ def test_a_click_answers_the_question(pages: Pages, asking: Asking) -> None:
     page.get_by_text("Answered Ben with 2: Yes, and don't ask again").wait_for()
     assert asking.chosen[before:] == [2]
     card.locator(".question").wait_for(state="hidden")
+
+
+def test_a_click_just_after_something_has_moved_answers_nothing(pages: Pages, asking: Asking) -> None:
+    page = pages.open()
+    button = row(page, "Ben").get_by_role("button", name="No")
+    button.wait_for()
+    before = len(asking.chosen)
+    button.evaluate(MOVE_AND_CLICK)
+    page.get_by_text("Nothing was answered").wait_for()
+    assert len(asking.chosen) == before
 
 
 def test_the_keyboard_alone_answers(pages: Pages, asking: Asking) -> None:
@@ -240,6 +253,28 @@ def test_a_recording_is_played(pages: Pages, ann: FakeAgent) -> None:
     page.get_by_role("button", name="Play", exact=True).wait_for()  # it has ended
     page.get_by_label("Position").fill("0")
     page.locator(".xterm-rows").get_by_text("on the record").wait_for(state="detached")
+
+
+def test_asciicasts_of_both_versions_are_read(pages: Pages) -> None:
+    first = (
+        '{"version": 2, "width": 80, "height": 24}\n'
+        '[0.5, "o", "a"]\n[1.5, "r", "100x30"]\n[9.5, "o", "b"]\n[9'  # it is still being written
+    )
+    second = (
+        '{"version": 3, "term": {"cols": 80, "rows": 24}}\n# a comment\n'
+        '[0.5, "o", "a"]\n[1.0, "r", "100x30"]\n[8.0, "o", "b"]\n'
+    )
+    page = pages.open()
+    for text in (first, second):
+        assert page.evaluate("text => import('/player.js').then(({ parse }) => parse(text))", text) == {
+            "columns": 80,
+            "rows": 24,
+            "events": [
+                {"at": 0.5, "data": "a"},
+                {"at": 1.5, "columns": 100, "rows": 30},
+                {"at": 3.5, "data": "b"},  # after a shorter pause
+            ],
+        }
 
 
 def test_no_page_is_wider_than_the_window(pages: Pages, shared: Relay, ann: FakeAgent, fleet: None) -> None:
