@@ -214,6 +214,18 @@ OUTPUTS = (
         },
     ),
     Output(
+        ("top",),
+        "One object, again on a line of its own whenever it has changed.",
+        {
+            "agents, agents.*": "the objects of `relay ps`, with these keys",
+            "agents.group": "`needs you`, `working`, `waiting` or `done`",
+            "agents.line": "its question, or why it needs you, or its last line",
+            "agents.branch": "what is checked out in its folder",
+            "agents.unread": "its unread items",
+            "inbox, inbox.*": "the objects of `relay inbox`",
+        },
+    ),
+    Output(
         ("channels",),
         "A list of channels.",
         {"channel, team, members": ""},

@@ -14,9 +14,10 @@ import signal
 import textwrap
 import threading
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import ClassVar
 
 from textual.app import App, ComposeResult
@@ -37,7 +38,13 @@ from relay.top import command
 from relay.top.choice_list import ChoiceList, Lines
 from relay.top.dialogs import Confirmation, Dialog, InboxDialog, QuestionDialog, TextDialog
 from relay.top.live_screen import LiveScreen
+from relay.top.remote import RemoteHost
 from relay.top.rows import RESET, UNDERLINE, Fold, ListRow, brief, summary, table
+
+LIST_KEYS = frozenset(
+    ("attach", "answer", "write", "restart", "stop", "release", "filter", "fold", "inbox", "help", "leave")
+)
+"""The actions of letters, and of Enter, in the list."""
 
 WIDE = 160
 """Columns from which on the screen of the chosen agent is beside the list, not below it."""
@@ -69,7 +76,7 @@ For a screen reader, `relay inbox --follow` prints lines."""
 class Looked(Message):
     """A look at all agents has ended."""
 
-    def __init__(self, found: Board | RelayError) -> None:
+    def __init__(self, found: Board | Exception) -> None:
         super().__init__()
         self.found = found
 
@@ -89,8 +96,8 @@ class Looks(threading.Thread):
             self._now.clear()
             began = time.process_time()
             try:
-                found: Board | RelayError = self._look()
-            except RelayError as error:
+                found: Board | Exception = self._look()
+            except Exception as error:  # noqa: BLE001 (`Top.on_looked` says or raises it)
                 found = error
             self._tell(Looked(found))
             self._now.wait(max(LOOK_EVERY, SHARE * (time.process_time() - began)))
@@ -115,11 +122,10 @@ class Top(App[int]):
     #notice { height: auto; max-height: 4; display: none; }
     #words { display: none; height: 1; }
     #agents { layout: vertical; height: 1fr; }
-    #listed { height: auto; max-height: 50%; }
-    #list { height: auto; max-height: 100%; scrollbar-size-vertical: 1; }
+    #list { height: 1fr; scrollbar-size-vertical: 1; }
     #shown { height: 1fr; }
     .wide #agents { layout: horizontal; }
-    .wide #listed { width: 60%; height: 1fr; max-height: 100%; padding: 0 1 0 0; }
+    .wide #listed { width: 60%; padding: 0 1 0 0; }
     .wide #shown { width: 40%; }
     Footer, FooterKey { background: ansi_default; color: ansi_default; }
     FooterKey .footer-key--key { background: ansi_default; color: ansi_default; text-style: reverse; }
@@ -137,14 +143,20 @@ class Top(App[int]):
         Binding("i", "inbox", "inbox"),
         Binding("question_mark", "help", "help", key_display="?"),
         Binding("q", "leave(0)", "quit"),
-        Binding("ctrl+c", "leave(130)", show=False, priority=True),
+        Binding("ctrl+c", "interrupt", show=False, priority=True),
         Binding("ctrl+z", "suspend_process", show=False),
         Binding("escape", "unfilter", show=False),
     ]
 
-    def __init__(self, look: Callable[[], Board], attach: Callable[[str, str], object]) -> None:
+    def __init__(
+        self,
+        look: Callable[[], Board],
+        attach: Callable[[BoardEntry], object],
+        remotes: Mapping[str, RemoteHost] = MappingProxyType({}),
+    ) -> None:
         super().__init__(ansi_color=True)
         self._attach_to = attach
+        self._remotes = remotes
         self._board: Board | None = None
         self._folded: set[str] = set()
         self._looks = Looks(look, self.post_message)
@@ -189,7 +201,11 @@ class Top(App[int]):
         if isinstance(event.found, RelayError):
             self._say(str(event.found))
             return
+        if isinstance(event.found, Exception):
+            raise event.found
         self._board = event.found
+        if event.found.problem:
+            self._say(event.found.problem)
         self._draw()
         if isinstance(self.screen, InboxDialog):
             self.screen.show(self._board.inbox)
@@ -204,6 +220,9 @@ class Top(App[int]):
         agents = screen.query_one("#list", ChoiceList)
         header, rows = table(self._board, agents.columns, time.time(), words, self._folded)
         screen.query_one("#header", Lines).show([f"{UNDERLINE}{header}{RESET}"] if rows else [])
+        most = self.size.height // 2 - 1
+        high = "100%" if screen.has_class("wide") else min(len(rows) + 1, most)
+        screen.query_one("#listed").styles.height = high
         agents.show(rows, chosen)
         self._show_chosen()
 
@@ -220,6 +239,9 @@ class Top(App[int]):
         shows = (row.id, entry.agent.id) if row and entry and entry.has_screen else None
         if entry is None or shows is None:
             live.say([] if entry is None else _words(entry, about.size.width))
+        elif shows != self._shown and entry.host:
+            peek = ("peek", "--ansi", "-t", entry.agent.team, "--", entry.agent.name)
+            live.poll(partial(command.run, *peek, on=self._remotes[entry.host]))
         elif shows != self._shown:
             live.follow(entry.agent)
         self._shown = shows
@@ -235,6 +257,16 @@ class Top(App[int]):
 
     # What the user does.
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool:
+        """Return False for a key of the list that is not meant for it.
+
+        Several keys that arrive at once are all the list's, even if the first one opens a dialog: the letters
+        of a message must not restart an agent.
+        """
+        return action not in LIST_KEYS or (
+            len(self.screen_stack) == 1 and not isinstance(self.focused, Input)
+        )
+
     def on_choice_list_opened(self) -> None:
         self.action_attach()
 
@@ -243,7 +275,7 @@ class Top(App[int]):
             return
         with self.suspend():
             try:
-                self._attach_to(entry.agent.name, entry.agent.team)
+                self._attach_to(entry)
                 said = ""
             except RelayError as error:
                 said = str(error)
@@ -254,10 +286,11 @@ class Top(App[int]):
 
     def action_answer(self) -> None:
         if entry := self._chosen():
-            self.run_worker(self._answer(*_names(entry)), group="question", exclusive=True)
+            self.run_worker(self._answer(entry), group="question", exclusive=True)
 
-    async def _answer(self, name: str, team: str) -> None:
-        found = await command.run("answer", name, "-t", team, "--json")
+    async def _answer(self, entry: BoardEntry) -> None:
+        name, team = _names(entry)
+        found = await command.run("answer", name, "-t", team, "--json", on=self._remotes.get(entry.host))
         if not found.succeeded:
             self._say(found.sentence)
             return
@@ -271,42 +304,42 @@ class Top(App[int]):
             words += ["--text", "-"]
         if chosen is not None:
             kind, value = chosen
-            await self._run(*words, name, *([value] if kind == "choice" else []), text=value)
+            choice = [value] if kind == "choice" else []
+            await self._run(*words, name, *choice, text=value, host=entry.host)
 
     def action_write(self) -> None:
         if entry := self._chosen():
-            self.run_worker(self._write(*_names(entry)))
+            name, team = _names(entry)
 
-    async def _write(self, name: str, team: str) -> None:
-        if written := await self.push_screen_wait(
-            TextDialog(f"Message to {name}:", keys="Enter: send   Esc: cancel")
-        ):
-            await self._run("send", "-t", team, name, "-", text=written[1])
+            def written(text: tuple[str, str] | None) -> None:
+                if text is not None:
+                    self.run_worker(self._run("send", "-t", team, name, "-", text=text[1], host=entry.host))
+
+            self.push_screen(TextDialog(f"Message to {name}:", keys="Enter: send   Esc: cancel"), written)
 
     def action_release(self) -> None:
         if entry := self._chosen():
             name, team = _names(entry)
-            self.run_worker(self._run("release", "--agent", name, "-t", team))
+            self.run_worker(self._run("release", "--agent", name, "-t", team, host=entry.host))
 
     def action_restart(self) -> None:
         if entry := self._chosen():
             name, team = _names(entry)
             if entry.runs:
-                self._ask_first(f"Restart {name}?", "restart", name, "-t", team)
+                self._ask_first(f"Restart {name}?", "restart", name, "-t", team, host=entry.host)
             else:
-                self._ask_first(
-                    f"Start {name} again, with its last conversation?", "resume", name, "-t", team
-                )
+                what = f"Start {name} again, with its last conversation?"
+                self._ask_first(what, "resume", name, "-t", team, host=entry.host)
 
     def action_stop(self) -> None:
         if entry := self._chosen():
             name, team = _names(entry)
-            self._ask_first(f"Stop {name}?", "stop", name, "-t", team)
+            self._ask_first(f"Stop {name}?", "stop", name, "-t", team, host=entry.host)
 
-    def _ask_first(self, question: str, *words: str) -> None:
+    def _ask_first(self, question: str, *words: str, host: str) -> None:
         def decided(decision: tuple[str, str] | None) -> None:
             if decision is not None:
-                self.run_worker(self._run(*words))
+                self.run_worker(self._run(*words, host=host))
 
         self.push_screen(Confirmation(question, f"relay {shlex.join(words)}"), decided)
 
@@ -315,7 +348,8 @@ class Top(App[int]):
             self.push_screen(InboxDialog(self._board.inbox))
 
     def on_inbox_dialog_decided(self, event: InboxDialog.Decided) -> None:
-        self.run_worker(self._run("inbox", event.action, event.id))
+        host = self._board.hosts.get(event.id, "") if self._board is not None else ""
+        self.run_worker(self._run("inbox", event.action, event.id, host=host))
 
     def action_help(self) -> None:
         self.push_screen(Dialog("Keys", HELP, "Esc: back"))
@@ -356,10 +390,13 @@ class Top(App[int]):
     def action_leave(self, code: int) -> None:
         self.exit(code, return_code=code)
 
-    async def _run(self, *words: str, text: str = "") -> None:
+    def action_interrupt(self) -> None:
+        self.action_leave(128 + signal.SIGINT)
+
+    async def _run(self, *words: str, text: str = "", host: str = "") -> None:
         """Run a command of relay, and say what it did."""
         self._say(f"relay {shlex.join(words)} ...")
-        self._say((await command.run(*words, text=text)).sentence)
+        self._say((await command.run(*words, text=text, on=self._remotes.get(host))).sentence)
         self._looks.now()
 
     def _chosen(self) -> BoardEntry | None:

@@ -94,6 +94,7 @@ class ChoiceList(ScrollView, can_focus=True):
             found = next((at for at in ids if at >= self._at), ids[-1] if ids else 0)
         self._choose(found)
         self.refresh(layout=grown)
+        self.call_after_refresh(self._reveal)  # once it has its new height
 
     def render_line(self, y: int) -> Strip:
         at = y + self.scroll_offset.y
@@ -117,14 +118,20 @@ class ChoiceList(ScrollView, can_focus=True):
                 self.post_message(self.Opened())
 
     def on_resize(self, _: Resize) -> None:
-        self._choose(self._at)
+        self.call_after_refresh(self._reveal)
 
     def _choose(self, at: int) -> None:
         before, self._at = self.chosen, at
-        top, height = self.scroll_offset.y, max(self.size.height, 1)
-        first = at - 1 if at and self._rows[at - 1].id is None else at  # with the heading of its group
-        if first < top or at >= top + height:
-            self.scroll_to(y=first if first < top else at - height + 1, animate=False, immediate=True)
+        self._reveal()
         self.refresh()
         if before != self.chosen:
             self.post_message(self.Chosen())
+
+    def _reveal(self) -> None:
+        """Scroll to the chosen row, and to the heading above it if it is the first one of its group."""
+        top, height = self.scroll_offset.y, max(self.size.height, 1)
+        heading = 0 < self._at <= len(self._rows) and self._rows[self._at - 1].id is None
+        first = self._at - heading
+        if first < top or self._at >= top + height:
+            y = first if first < top else self._at - height + 1
+            self.scroll_to(y=y, animate=False, immediate=True)

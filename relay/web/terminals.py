@@ -16,20 +16,20 @@ import os
 import socket
 import termios
 from collections.abc import AsyncGenerator
-from contextlib import aclosing, closing, suppress
+from contextlib import aclosing, suppress
 from typing import Any
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from relay.control.attaching import attach
 from relay.control.sessions import SessionInfo, find_claim
+from relay.control.viewing import view
 from relay.errors import NotAllowed, RelayError
 from relay.home import Home
 from relay.names import key
-from relay.peer import connect
 from relay.shim.pty import raw, set_size
-from relay.storage.locks import is_held
 from relay.terminal.view_stream import OUTPUT, SCREEN, Unpacker
+from relay.terminal.viewer import AgentEnded
 from relay.web.access import BrowserSession
 from relay.web.gate import PEER, SESSION
 from relay.web.peers import Whose
@@ -136,7 +136,7 @@ class PageTerminals:
                 await asyncio.wait([attaching])  # the thread uses the descriptors
             await _first(page.listen(keyboard), _view(page, agent), keyboard.run(), keyboard.drain())
         finally:
-            keyboard.close()
+            await keyboard.leave()
 
 
 class _Page:
@@ -204,19 +204,35 @@ class _Keyboard:
     async def run(self) -> None:
         """Serve the shim. Raise _Over once it is detached, or the agent has ended."""
         self._channel.setblocking(False)
-        reader, writer = await asyncio.open_unix_connection(sock=self._channel)
-        with closing(writer):
-            async for line in reader:
+        loop, unread = asyncio.get_running_loop(), b""
+        while data := await loop.sock_recv(self._channel, 1 << 12):
+            *lines, unread = (unread + data).split(b"\n")
+            for line in lines:
                 match json.loads(line):
                     case {"event": "stopped"}:  # by Ctrl-Z
-                        writer.write(b'{"op": "resume", "foreground": true}\n')
+                        await loop.sock_sendall(self._channel, b'{"op": "resume", "foreground": true}\n')
                     case {"event": "detached", "taken": True}:
                         raise _Over(DETACHED, "another terminal has taken over.")
                     case {"event": "detached"}:
                         raise _Over(DETACHED, f"detached from {self._agent.name}.")
                     case {"event": "exit"}:
-                        break
+                        raise _ended(self._agent)
         raise _ended(self._agent)
+
+    async def leave(self) -> None:
+        """Detach, as the user's keys do, and close it: a terminal that is just closed counts as lost."""
+        loop = asyncio.get_running_loop()
+        self._channel.setblocking(False)
+        try:
+            with suppress(OSError, TimeoutError):
+                async with asyncio.timeout(_LAST):
+                    await loop.sock_sendall(self._channel, b'{"op": "detach"}\n')
+                    while await loop.sock_recv(self._channel, 1 << 12):
+                        pass  # until the shim has let it go
+        finally:
+            self._channel.close()
+            os.close(self._terminal)
+            os.close(self._shims)
 
     async def type(self, keys: bytes) -> None:
         while keys:
@@ -231,12 +247,6 @@ class _Keyboard:
             await _ready(self._terminal, write=False)
             with suppress(BlockingIOError):
                 os.read(self._terminal, 1 << 16)
-
-    def close(self) -> None:
-        """Detach: the shim notices."""
-        self._channel.close()
-        os.close(self._terminal)
-        os.close(self._shims)
 
 
 async def _first(*works: Any) -> None:
@@ -263,14 +273,7 @@ async def _view(page: _Page, agent: SessionInfo) -> None:
                     await page.reset(fields["columns"], fields["rows"])
                 if fields.get("show") in {SCREEN, OUTPUT}:
                     await page.show(data)
-        await _until_next(agent)
-
-
-async def _until_next(agent: SessionInfo) -> None:
-    """Wait a moment for the agent's next session. Raise _Over if the agent has ended."""
-    if not is_held(agent.socket.with_suffix(".lock")):
-        raise _ended(agent)
-    await asyncio.sleep(_RETRY)
+        await asyncio.sleep(_RETRY)
 
 
 def _ended(agent: SessionInfo) -> _Over:
@@ -280,18 +283,23 @@ def _ended(agent: SessionInfo) -> _Over:
 async def _parts(
     agent: SessionInfo, page: _Page | None = None
 ) -> AsyncGenerator[tuple[dict[str, Any], bytes]]:
-    """Yield the parts of a view's stream until the session ends it, reading as fast as the page draws."""
+    """Yield the parts of a view's stream until the session ends it, reading as fast as the page draws.
+
+    Raise _Over if the agent has ended.
+    """
     loop, unpacker = asyncio.get_running_loop(), Unpacker()
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
-        channel.setblocking(False)
-        with suppress(OSError):
-            connect(channel, agent.socket)
-            await loop.sock_sendall(channel, b'{"op": "view"}\n')
-            while data := await loop.sock_recv(channel, 1 << 16):
-                for part in unpacker.feed(data):
-                    yield part
-                if page is not None:
-                    await page.room()
+    try:
+        channel = view(agent)
+    except AgentEnded:
+        raise _ended(agent) from None
+    if channel is None:
+        return
+    with channel, suppress(OSError):
+        while data := await loop.sock_recv(channel, 1 << 16):
+            for part in unpacker.feed(data):
+                yield part
+            if page is not None:
+                await page.room()
 
 
 async def _size(agent: SessionInfo) -> tuple[int, int]:
@@ -301,7 +309,7 @@ async def _size(agent: SessionInfo) -> tuple[int, int]:
             async for fields, _ in parts:
                 if fields.get("show") == SCREEN:
                     return fields["columns"], fields["rows"]
-        await _until_next(agent)
+        await asyncio.sleep(_RETRY)
 
 
 def _settle(ready: asyncio.Future[None]) -> None:

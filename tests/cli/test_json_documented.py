@@ -213,6 +213,7 @@ CASES: dict[str, tuple[Callable[[Relay], None] | None, str]] = {
     "reload": (running, "reload --json Ann"),
     "restart": (running, "restart --json Ann"),
     "explain": (running, "explain --json Ann"),
+    "top": (running, "top --json"),
     "stop": (running, "stop --json Ann"),
     "usage": (used, "usage --json"),
     "answer": (asking, "answer --json Alice 1"),

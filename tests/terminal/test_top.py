@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from emulator import Emulator
@@ -60,11 +62,46 @@ def test_you_attach_and_come_back_and_the_terminal_is_as_before(relay: Relay, te
     top.type(b"\x1dd")
     top.wait_for("2 agents, none needs you")
     assert b"]52;" not in top.output[before:] and b"evil" not in top.output[before:]
+    top.type("mxyryq")  # at once: no letter of a message is a key of the list
+    top.wait_for("Message to Alice:")
+    top.type("hi\r")
+    alice.receives("hi")
     top.type("q")
     assert top.end() == 0
     keyboard = KITTY.findall(bytes(top.output))
     assert top.restored() and keyboard.count(b"<") >= keyboard.count(b">")
     assert {row["state"] for row in ps(relay)} <= {"ready", "working"}
+
+
+@pytest.fixture
+def sixty(relay: Relay) -> Iterator[None]:
+    """Simulate sixty agents (benchmarks/top.py) in the home."""
+    command = [sys.executable, "-m", "benchmarks.top", "--serve", "--agents", "60"]
+    root = Path(__file__).parents[2]
+    with subprocess.Popen(command, cwd=root, env=relay.environment, stdout=subprocess.PIPE) as fleet:
+        assert fleet.stdout is not None
+        fleet.stdout.readline()
+        yield
+        fleet.kill()
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(80, 24), (200, 60)])
+@pytest.mark.usefixtures("sixty")
+def test_sixty_agents_are_listed_filtered_and_chosen(terminal: Open, columns: int, rows: int) -> None:
+    top = terminal(*TOP, columns=columns, rows=rows)
+    top.wait_for("60 agents, 15 need you")
+    top.wait_for("── Agent58 ")
+    top.type("\x1b[F")  # End
+    top.wait_for("── Agent0 ")
+    assert top.shows("  Agent3 ") and not top.shows("  Agent58 ")
+    top.type("/")
+    top.wait_for("words that an agent must have")
+    top.type("agent17\r")
+    top.wait(lambda: top.shows("── Agent17 ") and not top.shows("Agent3 "), "one is listed")
+    top.type("\x1b")
+    top.wait(lambda: top.shows("  Agent21 ") and top.shows("  Agent17 "), "all are listed")
+    top.type("q")
+    assert top.end() == 0 and top.restored()
 
 
 def test_a_job_is_suspended_and_continues(relay: Relay, shell: Open) -> None:

@@ -220,10 +220,18 @@ def test_a_fleets_agents_are_started_and_stopped(web: WebServer) -> None:
         assert web.post("/api/fleet/Ann/down", {}).status == 200
         assert not [each for each in ps(relay) if each["team"] == "crew"]
         assert "Nobody" in web.post("/api/fleet/Nobody/up", {}).json["error"]
-        (relay.home / "relay.toml").write_text("teach = 1\ninject = 2\n")
-        assert "has 2 mistakes" in web.get("/api/fleet").json["error"]
     finally:
         (relay.home / "relay.toml").unlink()
+
+
+def test_each_mistake_in_a_fleet_file_is_told(web: WebServer) -> None:
+    """Of the user's own, which needs no trust."""
+    own = web.relay.home / "config" / "relay.toml"
+    own.write_text("[agents.Ann]\nrun = 1\ntask = 2\n")
+    try:
+        assert "has 2 mistakes" in web.get("/api/fleet").json["error"]
+    finally:
+        own.unlink()
 
 
 def test_a_page_learns_what_has_changed(web: WebServer, alice: SharedAgent) -> None:
