@@ -1,6 +1,6 @@
 /** One agent: its question, its terminal or its log, and what the user may do with it. */
 
-import { agentLink, isRunning, stateBadge } from "./badge.js";
+import { agentLink, isRunning, keyOf, stateBadge } from "./badge.js";
 import { agentPath, get, post } from "./api.js";
 import { button, confirm, el, empty, icon, notify, say, set } from "./dom.js";
 import { showSince, time } from "./format.js";
@@ -66,7 +66,7 @@ export function agentPage(parent, team, name) {
 
   function update() {
     if (board.entries === null) return;
-    agent = board.entries.find((entry) => entry.team === team && entry.name === name) ?? null;
+    agent = board.entries.find((entry) => keyOf(entry) === keyOf({ team, name })) ?? null;
     gone.hidden = agent !== null;
     whole.hidden = agent === null;
     if (agent === null) return;

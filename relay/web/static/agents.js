@@ -1,7 +1,7 @@
 /** The agents in groups, the most urgent first; and beside or in place of them, the chosen one. */
 
 import { agentPage } from "./agent.js";
-import { agentLink, stateBadge } from "./badge.js";
+import { agentLink, keyOf, stateBadge } from "./badge.js";
 import { el, empty, heading, keyed, say, set } from "./dom.js";
 import { many, money, showSince, tokens } from "./format.js";
 import { board } from "./live.js";
@@ -46,7 +46,7 @@ export function open(main) {
   return {
     go(parts) {
       const [team, name, ...more] = parts;
-      const key = name ? `${team}/${name}` : null;
+      const key = name ? keyOf({ team, name }) : null;
       const before = chosen?.key ?? null;
       if (key !== before) {
         chosen?.page.close();
@@ -88,7 +88,7 @@ function groupSection({ name }) {
   section.update = (group) => {
     say(count, String(group.entries.length));
     const entries = group.entries.map((entry) => ({ ...entry, several: group.several }));
-    if (keyed(rows, entries, (entry) => `${entry.team}/${entry.name}`, agentRow)) hasMoved();
+    if (keyed(rows, entries, keyOf, agentRow)) hasMoved();
   };
   return section;
 }
@@ -103,7 +103,7 @@ function agentRow(entry) {
   const card = questionCard();
   const row = el(
     "li.agent",
-    { "data-agent": `${entry.team}/${entry.name}` },
+    { "data-agent": keyOf(entry) },
     el("div.top", {}, link, badge, unread, since),
     line,
     card,

@@ -6,6 +6,11 @@ export function agentLink(agent, ...more) {
   return ["#/agents", ...[agent.team, agent.name, ...more].map(encodeURIComponent)].join("/");
 }
 
+/** The key of an agent: names and teams are the same in any case. */
+export function keyOf({ team, name }) {
+  return `${team}/${name}`.toLowerCase();
+}
+
 /** Whether an agent, or a program that has joined its team, is running; if not, only its record is left. */
 export function isRunning(entry) {
   return entry.session_pid !== null;

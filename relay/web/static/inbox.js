@@ -1,6 +1,6 @@
 /** What waits for the user, the most urgent first. */
 
-import { agentLink } from "./badge.js";
+import { agentLink, keyOf } from "./badge.js";
 import { post } from "./api.js";
 import { button, el, empty, heading, keyed, notify, say, set } from "./dom.js";
 import { showSince } from "./format.js";
@@ -80,5 +80,5 @@ function itemRow(item) {
 }
 
 function agentOf(item) {
-  return board.entries.find((entry) => entry.team === item.team && entry.name === item.name) ?? null;
+  return board.entries.find((entry) => keyOf(entry) === keyOf(item)) ?? null;
 }

@@ -98,7 +98,7 @@ def asking(ben: Asking) -> Asking:
 
 
 def row(page: Any, name: str) -> Any:
-    return page.locator(f".agent[data-agent='default/{name}']")
+    return page.locator(f".agent[data-agent='default/{name.lower()}']")
 
 
 def settled(page: Any) -> None:
@@ -214,6 +214,17 @@ def test_an_answer_to_a_message_stays_in_its_thread(pages: Pages, ann: FakeAgent
     page.get_by_role("button", name="Send").click()
     page.locator(".thread .mine", has_text="The second one").wait_for()
     ann.receives("The second one")
+
+
+def test_an_item_of_the_inbox_leads_to_its_agent(pages: Pages, shared: Relay) -> None:
+    """The inbox has the team's name in lower case."""
+    gil = FakeAgent(shared, "Gil", team="Shop").wrap()
+    gil.say("@relay:you I need a key")
+    page = pages.open("#/inbox")
+    page.locator(".item", has_text="I need a key").get_by_role("link", name="Gil").click()
+    page.get_by_text("Live view").wait_for()
+    assert page.locator(".agent a[aria-current]").inner_text() == "Gil"
+    shared("stop", "-t", "Shop", "Gil")
 
 
 def test_an_item_of_the_inbox_is_dealt_with(pages: Pages, ann: FakeAgent) -> None:

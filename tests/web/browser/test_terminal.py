@@ -185,4 +185,4 @@ def test_a_flood_keeps_the_page_alive(pages: Pages, flood: str, ann: FakeAgent) 
     before = heap_after(1)
     assert heap_after(6) < before + 3
     ann.say("not delayed")
-    page.locator(".agent[data-agent='default/Ann']").get_by_text("not delayed").wait_for()
+    page.locator(".agent[data-agent='default/ann']").get_by_text("not delayed").wait_for()
