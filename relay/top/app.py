@@ -227,7 +227,8 @@ class Top(App[int]):
         self._show_chosen()
 
     def on_choice_list_chosen(self) -> None:
-        self._show_chosen()
+        if self.is_running:  # not when it is leaving
+            self._show_chosen()
 
     def _show_chosen(self) -> None:
         screen = self.screen_stack[0]
