@@ -183,12 +183,13 @@ class Top(App[int]):
 
     def on_resize(self, event: Resize) -> None:
         self.screen.set_class(event.size.width >= WIDE, "wide")
-        self.call_after_refresh(self._draw)
+        if self.is_running:
+            self.call_after_refresh(self._draw)
 
     # What is shown.
 
     def on_looked(self, event: Looked) -> None:
-        if not self.is_running:  # it is leaving
+        if not self.is_running:  # it is leaving, and has no widgets any longer
             return
         if isinstance(event.found, RelayError):
             self._say(str(event.found))
@@ -217,7 +218,8 @@ class Top(App[int]):
         self._show_chosen()
 
     def on_choice_list_chosen(self) -> None:
-        self._show_chosen()
+        if self.is_running:
+            self._show_chosen()
 
     def _show_chosen(self) -> None:
         screen = self.screen_stack[0]
