@@ -197,5 +197,5 @@ def test_paragraphs_lose_no_word(lines: list[str]) -> None:
 
 
 def test_the_synopsis_shows_exclusive_options() -> None:
-    assert "[-w | --json]" in ALL["relay ps"].synopsis
+    assert "[--print | --json | --takeover]" in ALL["relay next"].synopsis
     assert isinstance(ALL["relay memory save"], Command)
