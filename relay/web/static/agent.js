@@ -1,6 +1,6 @@
 /** One agent: its question, its terminal or its log, and what the user may do with it. */
 
-import { agentLink, stateBadge } from "./badge.js";
+import { agentLink, isRunning, stateBadge } from "./badge.js";
 import { agentPath, get, post } from "./api.js";
 import { button, confirm, el, empty, icon, notify, say, set } from "./dom.js";
 import { showSince, time } from "./format.js";
@@ -77,10 +77,10 @@ export function agentPage(parent, team, name) {
     say(reason, agent.escalation || agent.account_hold || agent.reason);
     reason.hidden = !reason.textContent;
     card.update(agent);
-    const ended = agent.group === "done";
-    set(stop, "disabled", ended);
-    set(restart, "disabled", ended);
-    send.hidden = ended;
+    const runs = isRunning(agent);
+    set(stop, "disabled", !runs);
+    set(restart, "disabled", !runs);
+    send.hidden = !runs;
     pane ??= (tab === "log" ? logPane : terminalPane)(view, agent);
     pane.update(agent);
   }

@@ -7,7 +7,7 @@ import { many, money, showSince, tokens } from "./format.js";
 import { board } from "./live.js";
 import { hasMoved, questionCard } from "./question.js";
 
-const FEW = 8; // agents that need no filter
+const FEW = 12; // agents that need no filter
 const GROUPS = ["needs you", "working", "waiting", "done"];
 
 export function open(main) {

@@ -6,6 +6,11 @@ export function agentLink(agent, ...more) {
   return ["#/agents", ...[agent.team, agent.name, ...more].map(encodeURIComponent)].join("/");
 }
 
+/** Whether an agent, or a program that has joined its team, is running; if not, only its record is left. */
+export function isRunning(entry) {
+  return entry.session_pid !== null;
+}
+
 /** The state in words, with a dot in its colour. */
 export function stateBadge() {
   const text = el("span");

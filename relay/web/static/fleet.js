@@ -1,6 +1,6 @@
 /** The fleet of the folder in which the server was started: its members, to start and to stop. */
 
-import { agentLink, stateBadge } from "./badge.js";
+import { agentLink, isRunning, stateBadge } from "./badge.js";
 import { get, post } from "./api.js";
 import { button, confirm, el, empty, heading, keyed, notify, say, set } from "./dom.js";
 import { board, refresh } from "./live.js";
@@ -68,7 +68,7 @@ function memberRow({ name }, reload) {
 
   row.update = ({ texts }) => {
     const agent = board.entries?.find((entry) => entry.name === name);
-    const runs = agent !== undefined && agent.group !== "done";
+    const runs = agent !== undefined && isRunning(agent);
     badge.update(agent ?? { group: "done", state: "not running" });
     for (const [each, more] of [[link, []], [log, ["log"]]]) {
       set(each, "href", agent ? agentLink(agent, ...more) : null);

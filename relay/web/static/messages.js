@@ -1,6 +1,7 @@
 /** What the agents and the user wrote to each other, by thread. */
 
 import { get } from "./api.js";
+import { isRunning } from "./badge.js";
 import { el, empty, heading, icon, keyed, say, set } from "./dom.js";
 import { many, time } from "./format.js";
 import { board, filter } from "./live.js";
@@ -16,9 +17,9 @@ export function open(main) {
   const nothing = empty("There are no messages.", "Agents write to each other with “@relay:NAME text”, and you below.");
   const title = el("h2", { tabindex: -1 });
   const list = el("ol.thread", { "aria-label": "Messages" });
-  const teamOf = () => chosen()?.at(-1).team ?? board.entries?.find((entry) => entry.group !== "done")?.team;
-  const names = () => [...new Set((board.entries ?? []).filter((each) => each.group !== "done").map((each) => each.name))];
-  const send = sendBox({ team: teamOf, names });
+  const teamOf = () => chosen()?.at(-1).team ?? board.entries?.find(isRunning)?.team;
+  const names = () => [...new Set((board.entries ?? []).filter(isRunning).map((each) => each.name))];
+  const send = sendBox({ team: teamOf, names, replyTo: () => chosen()?.at(-1).id });
   const back = el("a.button.plain.back", { href: "#/messages", "aria-label": "Back to all threads" }, icon("back"));
   const right = el("section.detail", { "aria-label": "The chosen thread" }, el("div.heading", {}, back, title), list, send);
   main.append(el("section.list", { "aria-label": "Threads" }, heading("Messages"), threads, nothing), right);
@@ -32,6 +33,7 @@ export function open(main) {
       return say(nothing.querySelector(".title"), error.message);
     }
     draw();
+    if (!send.contains(document.activeElement)) send.address(otherOf(chosen() ?? []));
   }
 
   const byThread = () => {
@@ -69,14 +71,20 @@ export function open(main) {
       if (all === null) load();
       else draw();
       if (thread !== before) list.scrollTop = list.scrollHeight;
-      const other = chosen()?.findLast((message) => message.from !== "you")?.from;
-      if (other) send.address(other);
+      send.address(otherOf(chosen() ?? []));
     },
     update(news) {
       if (news.has("messages")) load();
     },
     close() {},
   };
+}
+
+/** The agent that the user's next message in a thread is for: the last to write, or to be written to. */
+function otherOf(messages) {
+  const last = messages.findLast((message) => message.from !== "you") ?? messages.at(-1);
+  if (!last) return "";
+  return last.from === "you" ? last.to : last.from;
 }
 
 /** Who writes to whom: a channel stands for its members. */
@@ -110,7 +118,7 @@ function messageRow(message) {
       el("time", {}, time(message.time)), state),
     el("p.body", {}, message.body),
   );
-  row.classList.toggle("own", message.from === "you");
+  row.classList.toggle("mine", message.from === "you");
   row.update = (now) => {
     say(state, FINAL.has(now.state) ? "" : [now.state, now.detail].filter(Boolean).join(": "));
     set(state, "data-state", now.state);

@@ -4,8 +4,11 @@ import { post } from "./api.js";
 import { el, notify, set } from "./dom.js";
 import { refresh } from "./live.js";
 
-/** Return a form. to: the receiver, or null for one that the user chooses among `names()`. */
-export function sendBox({ team, to = null, names = () => [] }) {
+/**
+ * Return a form. to: the receiver, or null for one that the user chooses among `names()`. replyTo(): the id of the
+ * message that is answered, if one is.
+ */
+export function sendBox({ team, to = null, names = () => [], replyTo = () => undefined }) {
   const id = `send-${Math.random().toString(36).slice(2)}`;
   const options = el("datalist", { id: `${id}-names` });
   const receiver = el("input.to", {
@@ -35,7 +38,8 @@ export function sendBox({ team, to = null, names = () => [] }) {
     const name = to ?? receiver.value.trim();
     set(submit, "disabled", true);
     try {
-      await post("/api/messages", { to: name, text: text.value }, { team: typeof team === "function" ? team() : team });
+      const message = { to: name, text: text.value, reply_to: replyTo() }; // JSON leaves undefined out
+      await post("/api/messages", message, { team: typeof team === "function" ? team() : team });
       text.value = "";
       grow();
       notify(`Sent to ${name}.`);

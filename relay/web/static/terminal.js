@@ -1,6 +1,7 @@
 /** An agent's terminal: first to look at; on request, and after a question, to type in. */
 
 import { agentPath, post, socketAddress } from "./api.js";
+import { isRunning } from "./badge.js";
 import { button, confirm, el, icon, notify, say, set } from "./dom.js";
 
 const GOING_AWAY = 1001; // the server ends
@@ -34,9 +35,7 @@ export function terminalPane(parent, agent) {
   let tries = 0;
   let retry = null;
   let closed = false;
-  let ended = false;
   let ctrl = false;
-  let session = agent.id;
   let drawn = 0; // bytes since the WebSocket was opened
 
   const state = el("p.mode", { role: "status" }, "Connecting …");
@@ -66,7 +65,14 @@ export function terminalPane(parent, agent) {
     const { screen } = await import("./screen.js");
     if (closed) return;
     shown = screen(box, { label: `Terminal of ${agent.name}`, ondata: typed });
-    connect("view");
+    follow();
+  }
+
+  /** View the terminal while there is one. */
+  function follow() {
+    clearTimeout(retry);
+    if (agent.terminal_pid !== null) connect("view");
+    else show(isRunning(agent) ? "A program has no terminal" : "The agent has ended: its log and its recording remain");
   }
 
   function connect(wanted) {
@@ -120,7 +126,7 @@ export function terminalPane(parent, agent) {
     const wasControl = mode === "control";
     mode = "view";
     if (event.code === ENDED) {
-      ended = true;
+      retry = setTimeout(follow, RETRY[0] * 1000); // another one may follow
       return show("The agent has ended");
     }
     if (event.code === LOGGED_OUT) return show("Logged out");
@@ -131,8 +137,8 @@ export function terminalPane(parent, agent) {
     }
     const wait = RETRY[Math.min(tries++, RETRY.length - 1)];
     const why = event.code === GOING_AWAY ? "The server has gone" : event.reason || "The connection is lost";
-    show(`${why}; trying again …`);
-    retry = setTimeout(() => connect("view"), wait * 1000);
+    show(`${why.replace(/\.$/, "")}; trying again …`);
+    retry = setTimeout(follow, wait * 1000);
   }
 
   async function takeControl() {
@@ -175,7 +181,7 @@ export function terminalPane(parent, agent) {
     whole.classList.toggle("control", control);
     take.hidden = control;
     release.hidden = !control;
-    set(take, "disabled", ended);
+    set(take, "disabled", agent.terminal_pid === null);
     bar.hidden = !control;
     if (shown) shown.terminal.options.disableStdin = !control;
   }
@@ -185,14 +191,9 @@ export function terminalPane(parent, agent) {
 
   return {
     update(entry) {
+      const before = agent;
       agent = entry;
-      if (entry.id !== session) {
-        session = entry.id;
-        if (ended && entry.group !== "done") {
-          ended = false;
-          connect("view");
-        }
-      }
+      if (shown && socket === null && entry.terminal_pid !== before.terminal_pid) follow();
     },
     close() {
       closed = true;

@@ -206,6 +206,16 @@ def test_a_message_is_sent(pages: Pages, ann: FakeAgent) -> None:
     )
 
 
+def test_an_answer_to_a_message_stays_in_its_thread(pages: Pages, ann: FakeAgent) -> None:
+    ann.say("@relay:you Which of the two?")
+    page = pages.open("#/messages")
+    page.locator(".threads a", has_text="Which of the two?").click()
+    page.get_by_label("Message", exact=True).fill("The second one")
+    page.get_by_role("button", name="Send").click()
+    page.locator(".thread .mine", has_text="The second one").wait_for()
+    ann.receives("The second one")
+
+
 def test_an_item_of_the_inbox_is_dealt_with(pages: Pages, ann: FakeAgent) -> None:
     page = pages.open("#/inbox")
     ann.say("@relay:you the build is green")

@@ -126,6 +126,17 @@ def test_what_reaches_out_of_the_terminal_does_nothing(pages: Pages, ann: FakeAg
     assert page.evaluate("navigator.clipboard.readText()") == "mine"
 
 
+def test_a_restarted_agent_is_shown_again(pages: Pages, shared: Relay) -> None:
+    bob = FakeAgent(shared, "Bob").wrap()
+    page = pages.open("#/agents/default/Bob")
+    page.get_by_text("Live view").wait_for()
+    bob.exit()
+    page.get_by_text("its log and its recording remain").wait_for()
+    assert page.get_by_role("button", name="Take control").is_disabled()
+    FakeAgent(shared, "Bob").wrap().say("once more")
+    rows(page).get_by_text("once more").wait_for()
+
+
 def test_a_viewer_never_sizes_the_agent(pages: Pages, shared: Relay) -> None:
     code = "import os, sys\nprint('size', *os.get_terminal_size(), flush=True)\nsys.stdin.read()"
     shared("wrap", "-d", "-n", "Sized", "--", sys.executable, "-c", code)
