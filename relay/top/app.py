@@ -160,7 +160,7 @@ class Top(App[int]):
         self._board: Board | None = None
         self._folded: set[str] = set()
         self._looks = Looks(look, self.post_message)
-        self._forgets: Timer | None = None
+        self._notice_timer: Timer | None = None
         self._shown: object = None  # the id of the row whose agent the pane shows
 
     def compose(self) -> ComposeResult:
@@ -191,12 +191,13 @@ class Top(App[int]):
 
     def on_resize(self, event: Resize) -> None:
         self.screen.set_class(event.size.width >= WIDE, "wide")
-        self.call_after_refresh(self._draw)
+        if self.is_running:
+            self.call_after_refresh(self._draw)
 
     # What is shown.
 
     def on_looked(self, event: Looked) -> None:
-        if not self.is_running:  # it is leaving
+        if not self.is_running:  # it is leaving, and has no widgets any longer
             return
         if isinstance(event.found, RelayError):
             self._say(str(event.found))
@@ -227,7 +228,8 @@ class Top(App[int]):
         self._show_chosen()
 
     def on_choice_list_chosen(self) -> None:
-        self._show_chosen()
+        if self.is_running:  # not when it is leaving
+            self._show_chosen()
 
     def _show_chosen(self) -> None:
         screen = self.screen_stack[0]
@@ -251,9 +253,9 @@ class Top(App[int]):
         notice = self.screen_stack[0].query_one("#notice", Static)
         notice.update(visible(text))
         notice.display = bool(text)
-        if self._forgets is not None:
-            self._forgets.stop()
-        self._forgets = self.set_timer(SAID_FOR, partial(self._say, "")) if text else None
+        if self._notice_timer is not None:
+            self._notice_timer.stop()
+        self._notice_timer = self.set_timer(SAID_FOR, partial(self._say, "")) if text else None
 
     # What the user does.
 

@@ -29,7 +29,8 @@ class Dialog(ModalScreen[tuple[str, str] | None]):
         width: 76; max-width: 100%; height: auto; max-height: 100%;
         border: round ansi_default; background: ansi_default; color: ansi_default; padding: 0 1;
     }
-    Dialog VerticalScroll { height: auto; max-height: 60vh; background: ansi_default; }
+    Dialog VerticalScroll { height: auto; max-height: 75vh; background: ansi_default; }
+    QuestionDialog VerticalScroll, TextDialog VerticalScroll { max-height: 40vh; }
     Dialog ChoiceList { height: auto; max-height: 30vh; background: ansi_default; margin: 1 0 0 0; }
     Dialog Input, Dialog Input:focus { background: ansi_default; border: round ansi_default; padding: 0; }
     Dialog .title { text-style: bold; margin: 0 0 1 0; }

@@ -244,7 +244,6 @@ def test_each_suggested_command_exists() -> None:
 NO_JSON = {
     "wrap": "its output is the agent's",
     "attach": "its output is the agent's",
-    "top": "a screen; `ps` and `inbox` have it",
     "demo": "its output is the agents'",
     "hook": "an agent's own format",
     "mcp": "a protocol of its own",

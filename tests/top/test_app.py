@@ -204,6 +204,20 @@ def test_a_question_is_answered_by_number_or_by_choosing(keys: list[str], answer
     drive(lambda: FIVE, press)
 
 
+def test_a_long_question_leaves_room_for_its_choices() -> None:
+    async def read(top: Top, pilot: Pilot[int]) -> None:
+        options = [{"number": at, "text": f"choice {at}"} for at in range(1, 6)]
+        asked = ASKED | {"lines": [f"row {at}" for at in range(20)], "options": options}
+        top.push_screen(QuestionDialog("Ben", asked))
+        await pilot.pause()
+        shown = "\n".join(rows(top))
+        assert "row 0" in shown and "choice 5" in shown and "Esc: not now" in shown
+        await pilot.press("tab", "end")
+        await eventually(lambda: "row 19" in "\n".join(rows(top)))
+
+    drive(lambda: FIVE, read)
+
+
 def test_a_double_click_in_a_dialog_is_the_dialogs() -> None:
     """Attaching to the agent below it would fail here, as there is no terminal."""
 

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from screens import rows
@@ -65,6 +66,11 @@ async def twice(top: Top, text: str) -> None:
     await eventually(lambda: sum(text in row for row in rows(top)) == 2)
 
 
+def entry(agent: FakeAgent) -> dict[str, Any]:
+    """Return the agent's entry in `relay ps`."""
+    return next(row for row in ps(agent.relay) if row["team"] == agent.team)
+
+
 def asking(relay: Relay, team: str) -> FakeAgent:
     agent = FakeAgent(relay, "Ben", team=team).wrap()
     agent.say("Install it? [Y/n] ", end="")
@@ -99,7 +105,7 @@ def test_a_question_that_has_changed_is_not_answered(relay: Relay) -> None:
         await pilot.press("a")
         await eventually(lambda: isinstance(top.screen, QuestionDialog))
         ben.say("\nDelete it? [Y/n] ", end="")
-        await eventually(lambda: "Delete it?" in ps(relay)[-1]["question"])
+        await eventually(lambda: "Delete it?" in entry(ben)["question"])
         await pilot.press("1")
         await says(top, "Ben is now asking something else. Nothing was typed.")
 
@@ -170,7 +176,7 @@ def test_the_chosen_agents_screen_is_live(relay: Relay) -> None:
     async def see(top: Top, pilot: Pilot[int]) -> None:
         ben.say("\x1b[31mred\x1b]52;c;ZXZpbA==\x07 \x1b]0;evil\x07words")
         await twice(top, "red words")
-        os.kill(int(ps(relay)[-1]["session_pid"]), 9)
+        os.kill(int(entry(ben)["session_pid"]), 9)
         ben.say("a new session")
         await twice(top, "a new session")
 

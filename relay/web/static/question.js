@@ -61,6 +61,7 @@ export function questionCard() {
     card.hidden = !found && !error;
     say(lines, found ? trimmed(found.lines).join("\n") : "");
     lines.hidden = !found;
+    lines.scrollTop = lines.scrollHeight; // its end asks
     const answers = found?.text || found?.options.length;
     complain(found && !answers ? "Answer it in its terminal: take control there." : (error?.message ?? ""));
     keyed(options, found?.options ?? [], (each) => `${found.id} ${each.number}`, (each) => choice(found, each));

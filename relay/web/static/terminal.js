@@ -14,7 +14,7 @@ const CTRL = 0x1f; // the bits of a control character
 
 const KEYS = [
   ["Esc", "\x1b"], ["Tab", "\t"], ["Ctrl", null], ["←", "D", "Left"], ["↑", "A", "Up"], ["↓", "B", "Down"],
-  ["→", "C", "Right"], ["Enter", "\r"],
+  ["→", "C", "Right"], ["↵", "\r", "Enter"],
 ];
 
 /** Buttons for the size of a screen's text. */
@@ -50,7 +50,7 @@ export function terminalPane(parent, agent) {
     "div.keys",
     { role: "group", "aria-label": "Keys" },
     ...KEYS.map(([name, code, label]) =>
-      button(name, (event) => pressKey(code, Boolean(label), event), {
+      button(name, (event) => pressKey(code, "ABCD".includes(code), event), {
         label: label ?? null, "aria-pressed": name === "Ctrl" ? "false" : null,
         onpointerdown: (event) => event.preventDefault(), // the terminal keeps the focus
       }),
