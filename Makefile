@@ -88,8 +88,9 @@ bench-fleet: $(VENV)/.stamp  ## how relay scales: 10 to 500 simulated agents, 60
 bench-memory: $(VENV)/.stamp  ## what the memory store finds, and how fast; about three minutes
 	@$(BIN)/python -m benchmarks.memory
 
-pictures: $(VENV)/.stamp  ## redraw docs/img/*.svg from the recordings next to them
+pictures: $(VENV)/.linters  ## redraw docs/img/*.svg from the recordings next to them, and take those of relay web anew
 	@$(BIN)/python -m tools.pictures
+	@$(BIN)/python -m tools.pictures.web
 
 record: $(VENV)/.stamp  ## record the pictures' sessions again, and redraw them; best on a quiet machine
 	@$(BIN)/python -m tools.pictures --record
@@ -116,7 +117,7 @@ $(VENV)/.checks: $(VENV)/.stamp
 # Meanwhile, pytest's byte code of the tests: without it, each worker would rewrite all of their assertions.
 # Errors in tests are reported when they run.
 $(VENV)/.linters: $(VENV)/.stamp
-	@{ $(BIN)/python -m pip install --quiet --no-compile --group linters && \
+	@{ $(BIN)/python -m pip install --quiet --no-compile --group linters --group browser && \
 	$(BIN)/python -m pip install --quiet --target .cache/amqtt --upgrade --group amqtt; } & pip=$$!; \
 	find tests -name 'test_*.py' | xargs -n 150 -P 4 $(BIN)/pytest --collect-only -qq >/dev/null; wait $$pip
 	@touch $@

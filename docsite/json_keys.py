@@ -28,9 +28,10 @@ class Output:
     """What some commands print.
 
     commands: without `relay`: "ps", "replay NAME --events".
-    shape:    a sentence or two above the table; empty for a single object.
+    shape:    a sentence or two above the keys; empty for a single object.
     keys:     the meanings, each by one key or several ("name, team"). A nested key follows its parent's key
               and a dot; `*` is any key. A meaning begins with "only" if the key is not always present.
+              An empty one is that of SHARED, or obvious.
     """
 
     commands: tuple[str, ...]
@@ -41,21 +42,44 @@ class Output:
         """Return the meanings by their keys."""
         return {tuple(names.split(", ")): meaning for names, meaning in self.keys.items()}
 
+    def meanings(self) -> dict[str, str]:
+        """Return the meaning of each key."""
+        return {
+            name: meaning or SHARED.get(name, "") for names, meaning in self.rows().items() for name in names
+        }
+
+
+SHARED = {
+    "name": "the agent",
+    "team": "its team",
+    "session_pid": "the session's process",
+    "terminal_pid": "the shim, which owns the agent's terminal",
+    "restarts": "how often it was restarted under its name",
+    "viewers": "how many terminals view it (`relay attach --view`)",
+    "prompt": "the kind of question, if it asks one: `permission`, `plan_approval`, `question` or `other`",
+    "rule": "the rule of the profile that decided; empty for none",
+    "lines": "the lines that the rule matched",
+    "warnings": "mistakes in the files",
+    "error": "only with the outcome `failed`: why",
+}
+"""Keys that mean the same in several outputs."""
+
 
 def page() -> str:
     """Return the sections in Markdown."""
-    return "\n\n".join(map(_section, OUTPUTS))
+    shared = "\n".join(f"- `{name}`: {meaning}" for name, meaning in SHARED.items())
+    return "\n\n".join(["## Keys of several commands", shared, *map(_section, OUTPUTS)])
 
 
 def _section(output: Output) -> str:
-    parts = [f"## {', '.join(f'relay {command}' for command in output.commands)}"]
+    parts = [f"## relay {', '.join(output.commands)}"]
     if output.shape:
         parts.append(output.shape)
-    rows = [
-        f"| {', '.join(f'`{name}`' for name in names)} | {meaning} |"
+    rows = (
+        f"- {', '.join(f'`{name}`' for name in names)}{': ' if meaning else ''}{meaning}"
         for names, meaning in output.rows().items()
-    ]
-    return "\n\n".join([*parts, "\n".join(["| key | |", "|---|---|", *rows])])
+    )
+    return "\n\n".join([*parts, "\n".join(rows)])
 
 
 def of(
@@ -83,15 +107,13 @@ def of(
 
 
 _USED = {
-    "turns": "the number of turns",
-    "tokens, tokens.*": "tokens: `input`, `output`, `cache_read`, `cache_write`, of that `cache_write_1h`, "
-    "and `total`",
+    "turns": "their number",
+    "tokens, tokens.*": "`input`, `output`, `cache_read`, `cache_write`, of that `cache_write_1h`, and "
+    "`total`",
     "cost": "US dollars; `null` if no price is known",
-    "unpriced_tokens": "tokens whose price is not known",
-    "models, models.*": "by model: an object with the next three",
-    "models.*.tokens, models.*.tokens.*": "as above",
-    "models.*.cost": "as above",
-    "models.*.unpriced_tokens": "as above",
+    "unpriced_tokens": "tokens of unknown price",
+    "models, models.*, models.*.tokens, models.*.tokens.*, models.*.cost, models.*.unpriced_tokens": "the "
+    "same by model",
     "first, last": "the times of the first and the last entry",
 }
 
@@ -106,41 +128,47 @@ def _used_by(*parents: str) -> dict[str, str]:
 OUTPUTS = (
     Output(
         ("ps", "next"),
-        "`relay ps` prints a list; one object for each agent, with `-a` also for ended ones. `relay next` "
-        "prints the object of the agent that needs you most, or `null`.",
-        of(SessionInfo, without=("socket", "apart"), names={"pid": "session_pid"}),
+        "`ps` prints a list of agents, with `-a` also ended ones; `next` the agent that needs you most, or "
+        "`null`.",
+        {
+            "name, team, session_pid, terminal_pid, restarts, viewers, prompt": "",
+            **of(
+                SessionInfo,
+                without=(
+                    "socket",
+                    "apart",
+                    *("name", "team", "pid", "terminal_pid", "restarts", "viewers", "prompt"),
+                ),
+            ),
+        },
     ),
     Output(
         ("inbox",),
-        "A list, the most urgent first. `show` prints the item's object, and `done` a list of those that are "
-        "done. `--follow` prints one object per line, with `done`: whether it no longer waits.",
+        "A list, the most urgent first. `show` prints an item, `done` a list of those that are done. "
+        "`--follow` prints an item on each line, with `done`: whether it no longer waits.",
         of(Item),
     ),
     Output(
         ("messages", "send", "retry"),
-        "`relay messages` and `relay send` print a list, `relay retry` the object of the message now on its "
-        "way.",
+        "A list; `retry` prints the message now on its way.",
         {
             **of(Message, names={"sender": "from"}),
             "team": "the team of both",
             "obstacle": "only of `send`: what keeps the message from being typed, if anything",
-            "retried": "only of `retry`: the id of the message that was retried; the same as `id` if it was "
-            "still on its way",
+            "retried": "only of `retry`: the message that was retried; `id` if it was still on its way",
         },
     ),
     Output(
         ("stop", "restart", "reload", "resume", "forget", "down"),
-        "A list; one object for each agent.",
+        "A list of agents.",
         {
-            "name, team": "which agent",
+            "name, team, error": "",
             "outcome": "`ended`, `killed`, `restarted`, `reloaded`, `resumed`, `forgotten`, `not running` "
             "or `failed`",
             "agent_pid": "only with `restarted`: the agent's new process",
             "resumed": "only with `restarted`: whether it continues its conversation",
             "session_pid": "only with `reloaded`: the new session process",
-            "error": "only with `failed`: why",
-            "worktree": "only of `down`, for an agent whose worktree is cleaned up: an object with the next "
-            "two",
+            "worktree": "only of `down`, if a worktree is cleaned up",
             "worktree.path": "only there: its path, even if it was removed",
             "worktree.kept": "only there: why it is kept; `null` if it was removed, or there was none",
         },
@@ -149,7 +177,7 @@ OUTPUTS = (
         ("up",),
         "A list of actions, in order; an agent may have several.",
         {
-            "name": "which agent",
+            "name": "",
             "action": "`started`, `resumed`, `running`, `changed`, `stopped`, `down`, `scheduled`, `full`, "
             "`removed`, `done` or `failed`; with `--dry-run` also `start` and `wait`",
             "text": "the same in words",
@@ -158,22 +186,22 @@ OUTPUTS = (
     ),
     Output(
         ("spawn", "release NAME"),
-        "For use within an agent. `relay spawn` prints one object, `relay release NAME` a list with one.",
+        "Within an agent. `release NAME` prints a list with one object.",
         {
-            "name, team": "the other agent",
+            "name, team": "",
             "outcome": "`started` or `released`",
             "text": "only of `spawn`: the same in words",
         },
     ),
     Output(
         ("release", "drop"),
-        "A list; one object for each message, agent and account.",
+        "A list of messages, agents and accounts.",
         {
             "outcome": "`released`, `not held`, `dropped` or `failed`",
             "id, from, to, was": "only of a message: its id, sender, receiver and previous state",
             "name, team": "only of an agent",
             "account": "only of an account",
-            "error": "only with `failed`: why",
+            "error": "",
         },
     ),
     Output(
@@ -181,14 +209,26 @@ OUTPUTS = (
         "",
         {
             "name, channel": "the agent and the channel",
-            "member": "whether it is in the channel now",
+            "member": "whether it is in it now",
             "changed": "whether the command changed this",
         },
     ),
     Output(
+        ("top",),
+        "One object, again on a line of its own whenever it has changed.",
+        {
+            "agents, agents.*": "the objects of `relay ps`, with these keys",
+            "agents.group": "`needs you`, `working`, `waiting` or `done`",
+            "agents.line": "its question, or why it needs you, or its last line",
+            "agents.branch": "what is checked out in its folder",
+            "agents.unread": "its unread items",
+            "inbox, inbox.*": "the objects of `relay inbox`",
+        },
+    ),
+    Output(
         ("channels",),
-        "A list; one object for each channel.",
-        {"channel, team": "which one", "members": "the names of its members"},
+        "A list of channels.",
+        {"channel, team, members": ""},
     ),
     Output(
         ("answer",),
@@ -197,12 +237,13 @@ OUTPUTS = (
             "id": "the question, as `--question` takes it",
             "kind": "`permission`, `plan_approval`, `question` or `other`",
             "lines": "its lines on the screen",
-            "options, options.number, options.text": "the options",
+            "options, options.number, options.text": "",
             "selected": "the number of the option with the cursor",
+            "text": "whether it takes a text of your own",
             "result": "only if it was answered: `answered`, or `unconfirmed` if the question is still on "
             "the screen",
             "option": "only if it was answered: the chosen option; `null` for your own text",
-            "option.number, option.text": "only with an option: which one",
+            "option.number, option.text": "only with an option",
             "typed": "only if it was answered: the text that relay typed",
         },
     ),
@@ -210,30 +251,23 @@ OUTPUTS = (
         ("explain",),
         "With the id of a message in a final state: only `message`.",
         {
-            "profile": "the profile, such as `claude`",
-            "session_pid, terminal_pid": "the session process, and the shim",
-            "restarts": "how often it has been restarted",
-            "state, reason": "its state, and the reason for it",
-            "prompt": "the kind of question, if it asks one",
-            "rule, lines": "the rule of its profile that decided, empty for none, and the lines that it "
-            "matched",
+            "session_pid, terminal_pid, restarts, viewers, prompt, rule, lines": "",
+            "profile": "such as `claude`",
+            "state, reason": "its state, and why",
             "reader": "how relay reads it: `lines` or `screen`",
             "version, checked": "its version, and those that the profile was checked with",
-            "session_id, conversation": "the agent's own id of the conversation, and whether it can be "
-            "resumed",
+            "session_id, conversation": "its conversation's id, and whether that can be resumed",
             "bridge": "the status of its own hooks; empty for none",
             "mcp": "whether it has [relay's tools](MCP.md#in-an-agent)",
             "record": "only of an agent with its own record: how relay reads it",
             "rules": "how many rules of hooks.json files are in force; empty for none",
-            "failure": "the error that ended its last turn: an object, or `null`",
-            "failure.class, failure.text": "the class of error, such as `usage_limit`, and its text",
-            "failure.reset_at, failure.source": "when the limit ends; `hook`, `transcript`, `screen` or "
-            "`exit`",
-            "directives": "the progress of its directives: an object of counts",
-            "directives.read, directives.missed": "bytes of output, read and missed",
-            "directives.lines, directives.heard, directives.begun, directives.failed, "
-            "directives.committed": "lines; directives: read, given to handlers, failed there; messages "
-            "committed",
+            "failure": "the error that ended its last turn, or `null`",
+            "failure.class, failure.text, failure.reset_at, failure.source": "its class, such as "
+            "`usage_limit`; its text; when the limit ends; `hook`, `transcript`, `screen` or `exit`",
+            "directives": "counts",
+            "directives.read, directives.missed, directives.lines": "bytes of output read and missed; lines",
+            "directives.heard, directives.begun, directives.failed, directives.committed": "directives read, "
+            "given to handlers, failed there; messages committed",
             "directives.unknown": "begun when a session ended, with an unknown outcome",
             "directives.passed_over, directives.hidden, directives.diff, directives.joined": "ignored: "
             "behind a sign, invisible, in a diff, drawn in one line with others",
@@ -244,44 +278,35 @@ OUTPUTS = (
             "waiting, obstacle": "texts waiting to be given, and what prevents it",
             "door": "whether its own inbox takes texts, and if not, why; empty if this kind has none",
             "bus": "`connected to ...`, or why not",
-            "viewers": "the number of viewers",
-            "notices": "notices that you have not seen yet",
-            "configuration": "the mistakes in the configuration in force",
-            "tokens, cost, usage": "only of an agent whose usage is known: as in `relay ps`, and in full",
-            "usage.turns, usage.unpriced_tokens, usage.cost": "turns, tokens whose price is not known, US "
-            "dollars",
-            "usage.tokens, usage.tokens.*": "tokens, by kind and in `total`",
-            "usage.models, usage.models.*": "the same by model",
-            "hold, escalation, account_hold": "only if there is one: why it is held, why its supervision "
-            "has escalated, why its account is held",
+            "notices": "those that you have not seen",
+            "configuration": "the mistakes in it",
+            "tokens, cost, usage": "only of an agent whose usage is known: as of `relay ps`, and in full",
+            "usage.turns, usage.tokens, usage.tokens.*, usage.cost, usage.unpriced_tokens, usage.models, "
+            "usage.models.*": "as of `relay usage`",
+            "hold, escalation, account_hold": "only if there is one: why it is held, its supervision has "
+            "escalated, its account is held",
             "idle_dropped": "only if there are any: texts of idle handlers that were dropped",
-            "exit_code, next_try, wanted": "only while it has ended and its terminal waits: as in `relay ps`",
-            "message": "only with the id of a message: the message, as in `relay messages`",
-            "message.*": "only there",
+            "exit_code, next_try, wanted": "only while it has ended and its terminal waits: as of `relay ps`",
+            "message, message.*": "only with the id of a message: as of `relay messages`",
         },
     ),
-    Output(
-        ("peek",),
-        "",
-        {"columns, rows": "the size of the terminal", "lines": "the text of each row"},
-    ),
+    Output(("peek",), "", {"columns, rows, lines": "the terminal's size, and the text of each row"}),
     Output(
         ("logs",),
         "One object on each line.",
-        {"time": "when relay read it", "text": "a line that the agent said"},
+        {"time, text": "a line that the agent said, and when relay read it"},
     ),
     Output(
         ("events",),
-        "One object on each line; each kind of event adds its own keys.",
+        "One object on each line.",
         {
-            "time, event": "when, and the event",
-            "session, name": "the session and the agent",
+            "time, event, session, name": "",
             "*": "only of some events",
         },
     ),
     Output(
         ("audit",),
-        "A list; one object for each injection. Keys that do not apply are left out.",
+        "A list of injections. Keys that do not apply are left out.",
         {
             **of(Entry),
             "message_id, sender": "only of a message: its id and its sender",
@@ -293,9 +318,8 @@ OUTPUTS = (
         "",
         {
             "agents, accounts": "the usage of each",
-            "agents.name, agents.team, agents.agent, agents.account": "the agent, its profile and its "
-            "account",
-            "accounts.account": "the account",
+            "agents.name, agents.team, agents.agent, agents.account": "the agent, its profile and account",
+            "accounts.account": "",
             **_used_by("agents", "accounts"),
             "limits, limits.account, limits.agent, limits.at": "rate limits: the account, the agent, and "
             "when they were reported",
@@ -308,8 +332,7 @@ OUTPUTS = (
     ),
     Output(
         ("memory save", "memory search", "memory list", "memory export"),
-        "`save` prints one memory, `search` and `list` print a list of them, `export` prints one on each "
-        "line.",
+        "`save` prints one memory, `search` and `list` a list, `export` one on each line.",
         {**of(Memory), "metadata.*": "its entries"},
     ),
     Output(("memory forget",), "", {"forgotten": "`true`"}),
@@ -318,8 +341,7 @@ OUTPUTS = (
         "",
         {
             "imported, known": "how many were added, and how many existed already",
-            "renamed": "how many of those added have a new id, because another memory had theirs, or it was "
-            "not valid",
+            "renamed": "how many of those added have a new id, because theirs was taken or not valid",
             "left": "how many were not imported after one failed; 0 if none failed",
         },
     ),
@@ -330,35 +352,30 @@ OUTPUTS = (
             "directives, directives.time": "the agent's directives, and when",
             "directives.namespace, directives.target, directives.body": "`@namespace:target body`",
             "directives.unclosed": "whether its block was never closed",
-            "states, states.time": "the agent's states, and when each began",
-            "states.state, states.prompt": "the state, and the kind of question",
-            "states.rule, states.lines": "the rule that decided, and the rows that it matched",
+            "states, states.time": "its states, and when each began",
+            "states.state, states.prompt, states.rule, states.lines": "as of `inspect --screen`",
         },
     ),
     Output(
         ("inspect --screen",),
         "",
-        {
-            "state, prompt": "the state that the screen shows, and the kind of question",
-            "rule, lines": "the rule that decided, and the rows that it matched",
-        },
+        {"state": "the state that the screen shows", "prompt, rule, lines": ""},
     ),
     Output(
         ("replay",),
-        "A list; one object for each recording.",
+        "A list of recordings.",
         {
-            "name, team, session": "the agent, and its session, for `--session`",
-            "began, seconds": "when, and for how long",
-            "bytes, files": "its size and its files",
-            "running": "whether the session is still running",
-            "command": "the agent's command line",
+            "name, team": "",
+            "session": "the session, for `--session`",
+            "began, seconds": "when, and how long it lasted",
+            "bytes, files, running, command": "",
         },
     ),
     Output(
         ("replay NAME --events",),
-        "One object on each line; entries of the journal also have their own keys.",
+        "One object on each line.",
         {
-            "at": "when, in seconds into the recording",
+            "at": "seconds into the recording",
             "kind, text": "the event",
             "*": "only of entries of the journal",
         },
@@ -366,24 +383,24 @@ OUTPUTS = (
     Output(
         ("replay NAME --search",),
         "One object on each line.",
-        {"at, line": "when the screen showed it, in seconds into the recording, and the line"},
+        {"at, line": "the line, and when the screen showed it, in seconds into the recording"},
     ),
     Output(
         ("replay NAME --screen",),
         "",
         {
-            "at": "the time, in seconds into the recording",
-            "columns, rows, lines": "the size of the terminal, and the text of each row",
+            "at": "seconds into the recording",
+            "columns, rows, lines": "as of `peek`",
         },
     ),
     Output(
         ("agents",),
-        "A list; one object for each profile.",
+        "A list of profiles.",
         {
-            "name, path": "the profile, and the file it comes from",
-            "program, installed": "the program in PATH, and the version that it prints",
+            "name, path": "the profile, and its file",
+            "program, installed": "the program in PATH, and its version",
             "checked": "the versions that the profile was checked with",
-            "commands": "the commands that select it",
+            "commands": "those that select it",
             "reader, inject, fullscreen, hooks": "how relay reads it, whether relay types into it, whether "
             "it is full-screen, and its hook protocol",
             "ways": "how texts reach the installed agent, in order: `hooks`, `door`, `typed`",
@@ -393,15 +410,15 @@ OUTPUTS = (
     ),
     Output(
         ("agents update", "agents reset"),
-        "A list; one object for each pattern file.",
+        "A list of pattern files.",
         {
             "name": "the profile",
             "outcome": "`taken`, `unchanged`, `refused` (relay would type into an agent that is not ready), "
             "`not agreed` (review the changes for dialogs; `--yes` accepts them), `tried` (another profile "
             "that it affects), or `reset`",
             "changes, dialogs": "only if it was tried: the lines that differ, and the changes for dialogs",
-            "screens": "only if it was tried: the number of recorded screens",
-            "worse": "only if it was tried: the screens on which it is worse",
+            "screens, worse": "only if it was tried: the number of recorded screens, and those on which it "
+            "is worse",
             "worse.screen, worse.was, worse.before, worse.after": "only of those: the screen, its true "
             "state, and the verdicts",
         },
@@ -417,16 +434,16 @@ OUTPUTS = (
             "rules.file, rules.line, rules.origin, rules.shape": "its file and line, whose file that is, "
             "and in which form",
             "rules.enabled": "whether it is enabled",
-            "warnings": "mistakes in the files",
+            "warnings": "",
         },
     ),
     Output(
         ("hooks test",),
-        "Prints JSON even without `--json`.",
+        "JSON even without `--json`.",
         {
             "event, outcome": "the event and the result: `allow`, `block`, ...",
             "matched_rule_count": "how many rules it matched",
-            "warnings": "mistakes in the files",
+            "warnings": "",
             "attachments, attachments.attachment_type, attachments.content, attachments.rule": "only with "
             "an entry each: the output of rules",
             "blocking_error, stop_reason": "why it is blocked, and why the turn ends",
@@ -444,36 +461,33 @@ OUTPUTS = (
     ),
     Output(
         ("hooks disable", "hooks enable", "hooks reload"),
-        "A list: with `disable` and `enable` one object for each rule; then, with all three, one for each "
-        "running session.",
+        "A list of rules (not of `reload`), and then of running sessions.",
         {
             "outcome": "`disabled` or `enabled` for a rule; `reloaded` for a session, or `failed`: it keeps "
             "its old rules",
             "id, event, rule": "only of a rule: its id, its event and its name",
-            "name, team": "only of a session: its agent",
-            "rules": "only of a session: how many of its rules are enabled",
+            "name, team, rules": "only of a session: its agent, and how many of its rules are enabled",
             "warnings": "only of `reload`: mistakes in the files",
-            "error": "only with `failed`: why",
+            "error": "",
         },
     ),
     Output(
         ("init",),
-        "A list; one object for each file.",
+        "A list of files.",
         {
-            "file": "its path",
+            "file": "",
             "outcome": "`written`, or `kept`: it existed already",
             "agents": "only of a relay.toml that was written: its agents",
         },
     ),
     Output(
         ("trust",),
-        "A list; one object for each file.",
+        "A list of files.",
         {
-            "file": "its path",
+            "file": "",
             "outcome": "`trusted` or `failed`",
-            "sha256": "only with `trusted`: of its content",
-            "notes": "only with `trusted`: notes about it",
-            "error": "only with `failed`: why",
+            "sha256, notes": "only with `trusted`: the digest of its content, and notes about it",
+            "error": "",
         },
     ),
     Output(
@@ -482,7 +496,7 @@ OUTPUTS = (
         {
             "lingering": "whether services start before you log in; `null` if unknown",
             "services": "the installed services",
-            "services.name, services.file, services.fleet": "its name, its file, and the fleet file",
+            "services.name, services.file, services.fleet": "the service, its file, and the fleet file",
             "services.enabled": "whether it is enabled; `null` if unknown",
             "services.last, services.failed, services.at": "how its last run ended, whether it failed, and "
             "when, as the service manager reports it",
@@ -493,7 +507,7 @@ OUTPUTS = (
         ("service install", "service remove"),
         "",
         {
-            "name, file, fleet": "its name, its file, and the fleet file",
+            "name, file, fleet": "the service, its file, and the fleet file",
             "outcome": "`installed` or `removed`",
         },
     ),
@@ -501,10 +515,8 @@ OUTPUTS = (
         ("broker status", "broker start"),
         "",
         {
-            "running": "whether it is running",
+            "running, host, port, url, pid": "",
             "kind": "`embedded`, or the kind of your own broker",
-            "host, port, url": "where it listens",
-            "pid": "its process",
             "problem": "only of a broker that does not answer: why",
         },
     ),
@@ -514,25 +526,25 @@ OUTPUTS = (
         "",
         {
             "kind": "`mosquitto` or `nats`",
-            "users": "the users in the list",
-            "files": "the files that `-o` has written",
+            "users": "",
+            "files": "those that `-o` has written",
             "text": "without `-o`: the list, without passwords",
         },
     ),
     Output(
         ("broker credentials export",),
         "",
-        {"file": "the file with the credentials", "users": "their users"},
+        {"file, users": ""},
     ),
     Output(
         ("broker credentials import",),
-        "A list; one object for each agent.",
-        {"user": "the user of the credentials", "outcome": "`imported`"},
+        "A list of agents.",
+        {"user": "", "outcome": "`imported`"},
     ),
     Output(
         ("doctor",),
-        "A list; one object for each check.",
-        {"name": "the check", "result": "`ok`, or how bad it is", "detail": "the finding"},
+        "A list of checks.",
+        {"name, detail": "the check, and what it found", "result": "`ok`, or how bad it is"},
     ),
     Output(
         ("doctor --report",),
@@ -540,7 +552,7 @@ OUTPUTS = (
         {
             "versions, versions.*": "of relay, Python and relay's dependencies",
             "platform, platform.*, terminal, terminal.*": "the platform and the terminal",
-            "agents": "the installed agents",
+            "agents": "the installed ones",
             "agents.name, agents.version, agents.checked": "only with an entry each: the profile, the "
             "version, and whether relay was checked with it",
             "settings, settings.*": "only with an entry each: settings that differ from their defaults",

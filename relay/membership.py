@@ -15,7 +15,6 @@ from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
 
-from relay.features.program_inbox import MessageLoop
 from relay.hooks.commands import Member
 from relay.message import Message
 from relay.session.program_session import ProgramSession
@@ -103,8 +102,7 @@ class ProgramMember:
 
     def reply(self, message: Message, text: str, *, wait: float | None = None) -> Message:
         """Answer the sender of `message`, in its thread."""
-        (sent,) = self._result(_reply(self._session, message, text, wait))
-        return sent
+        return self._result(_reply(self._session, message, text, wait))
 
     def messages(self, timeout: float | None = None) -> Iterator[Message]:
         """Yield messages as they arrive; end after `timeout` seconds without one.
@@ -112,21 +110,10 @@ class ProgramMember:
         A message is acknowledged when its loop asks for the next one, or its thread after leaving the loop,
         or when the `with` block is left without an exception.  Each message goes to one loop.
         """
-        loop = MessageLoop(threading.current_thread())
-        while True:
-            try:
-                message = self._result(self._session.inbox.take(loop, timeout))
-            except BaseException:  # cancelled, perhaps just as a message came
-                self._session.release(loop)
-                raise
-            if message is None:
-                return
-            loop.given = message.id
-            try:
+        with self._session.message_loop(threading.current_thread()) as loop:
+            while (message := self._result(self._session.inbox.take(loop, timeout))) is not None:
+                loop.given = message.id
                 yield message
-            except GeneratorExit:
-                loop.left = True
-                raise
 
     def agents(self) -> Sequence[Member]:
         """Return everyone else in the team, online or not."""
@@ -165,26 +152,14 @@ class AsyncProgramMember:
 
     async def reply(self, message: Message, text: str, *, wait: float | None = None) -> Message:
         """See ProgramMember.reply."""
-        (sent,) = await self._result(_reply(self._session, message, text, wait))
-        return sent
+        return await self._result(_reply(self._session, message, text, wait))
 
     async def messages(self, timeout: float | None = None) -> AsyncIterator[Message]:
         """See ProgramMember.messages."""
-        loop = MessageLoop(asyncio.current_task())
-        while True:
-            try:
-                message = await self._result(self._session.inbox.take(loop, timeout))
-            except BaseException:  # cancelled, perhaps just as a message came
-                self._session.release(loop)
-                raise
-            if message is None:
-                return
-            loop.given = message.id
-            try:
+        with self._session.message_loop(asyncio.current_task()) as loop:
+            while (message := await self._result(self._session.inbox.take(loop, timeout))) is not None:
+                loop.given = message.id
                 yield message
-            except GeneratorExit:
-                loop.left = True
-                raise
 
     async def agents(self) -> Sequence[Member]:
         """See ProgramMember.agents."""
@@ -194,8 +169,7 @@ class AsyncProgramMember:
         return await asyncio.wrap_future(self._session.call(work))
 
 
-async def _reply(
-    session: ProgramSession, message: Message, text: str, wait: float | None
-) -> Sequence[Message]:
+async def _reply(session: ProgramSession, message: Message, text: str, wait: float | None) -> Message:
     thread = message.thread or message.id
-    return await session.relay.send(message.sender, text, wait=wait, reply_to=message.id, thread=thread)
+    (sent,) = await session.relay.send(message.sender, text, wait=wait, reply_to=message.id, thread=thread)
+    return sent

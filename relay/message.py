@@ -107,11 +107,11 @@ class Message:
     state:    `held`, `queued`, `sent`, `stored`, `injected`, `read`, `uncertain`, `rejected` or `expired`;
               `relay messages --help` explains them.
     detail:   why it is in that state.
-    thread:   a word for the conversation that it belongs to, or the id of its first message.
+    thread:   a word for its conversation, or the id of the first message there.
     reply_to: the id of the message that it answers.
     priority: `urgent`, `normal` or `low`.
-    channel:  the channel that it was sent to, without `#`; None if it was sent to its receiver alone.
-    depth:    the number of messages that led to it since the user's last input; 0 for the user's own.
+    channel:  the channel that it was sent to, without `#`; None for none.
+    depth:    how many messages led to it since the user's last input; 0 for the user's own.
     expires:  when it expires if undelivered; None for never.
     route:    how it reached the agent: `typed`, `native` (in a reply to one of the agent's own hooks), `door`
               (by its own inbox), `mcp` (by a [tool](MCP.md)), or `program` (a program took it).

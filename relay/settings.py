@@ -101,10 +101,9 @@ class Settings:
     )
     directives: str = _setting(
         "all",
-        "which directives count where relay reads the agent's terminal (its screen, or the lines it prints) "
-        "instead of its own record: `all`; `builtin`: those of relay's own namespaces only (`relay`, "
-        "`broadcast`, `memory`), so none from a relay.config.py; `none`: relay does not teach them to such "
-        "an agent either",
+        "which directives count where relay reads the agent's terminal instead of its own record "
+        "([why](SECURITY.md#what-a-program-prints)): `all`; `builtin`: only `relay`, `broadcast` and "
+        "`memory`; `none`: nor does relay teach them to such an agent",
         choices=("all", "builtin", "none"),
     )
     inject: str = _setting(
@@ -125,9 +124,8 @@ class Settings:
     )
     peers: str = _setting(
         "auto",
-        "`auto`: Claude Code and Qwen Code find the other running agents of their team in their own list of "
-        "sessions, and write to them from there; relay keeps a small file for each agent in the folder of "
-        "that list ([MCP.md](MCP.md#peers)); `never`",
+        "`auto`: Claude Code and Qwen Code find the other running agents of their team in their own list "
+        "of sessions, and write to them there ([MCP.md](MCP.md#peers)); `never`",
         choices=("auto", "never"),
     )
     subagents: str = _setting(
@@ -140,47 +138,45 @@ class Settings:
     )
     on_prompt: str = _setting(
         "escalate",
-        "when an agent needs a decision, `escalate`: notify you with the bell, the title and the sinks of "
-        "your inbox, such as the desktop; `none`: only list it in `relay inbox`",
+        "when an agent needs a decision: `escalate`: notify you by the bell, the title and the [sinks of "
+        "your inbox](#sinks-of-your-inbox); `none`: only list it in `relay inbox`",
         choices=("escalate", "none"),
     )
     title: str = _setting(
         "auto",
-        "`auto`: your terminal's title names the attached agent (`Alice: ` and the agent's own title) and "
-        "shows when it has a question; detaching restores your title. Only for known agents: relay leaves "
-        "the titles of plain programs alone. `never`",
+        "`auto`: your terminal's title names the attached agent, unless it is a plain program, and shows "
+        "when it has a question; detaching restores yours; `never`",
         project=True,
         choices=("auto", "never"),
     )
     detach_key: str = _setting(
         "C-]",
-        "the prefix key of relay's commands in an agent's terminal: `d` detaches, `n` and `p` switch to the "
-        "next and the previous agent by name, `?` shows help. Press the second key within a second, "
-        "otherwise both keys go to the agent; pressing the prefix twice sends it once. `C-]` is Ctrl-]; you "
-        "can also use `C-\\` and letters except c, d, h, i, j, m and z, such as `C-a`; `none`: all keys go "
-        "to the agent (`relay attach --takeover` from another terminal frees it). `relay reload` applies a "
-        "new value to a running agent",
+        "the prefix key in an agent's terminal: within a second, `d` detaches, `n` and `p` switch to the "
+        "next and the previous agent by name, `?` shows help; otherwise both keys go to the agent. "
+        "Pressing the prefix twice sends it once. `C-]` (Ctrl-]), `C-\\` or a letter except c, d, h, i, "
+        "j, m and z (`C-a`); `none`: all keys go to the agent (`relay attach --takeover` elsewhere frees "
+        "it). `relay reload` applies a new value",
         choices=("C-]", "C-\\", *(f"C-{letter}" for letter in "abefgklnopqrstuvwxy"), "none"),
     )
     on_hangup: str = _setting(
         "detach",
-        "when the terminal that started an agent is closed, or its SSH connection is lost, `detach`: an "
-        "agent with conversations (Claude Code, Codex, ...) keeps running; your inbox says so, "
-        "and `relay attach NAME` brings it back; `end`: it gets SIGHUP, as without relay. Plain programs, "
-        "and agents whose input or output is redirected, always get it",
+        "when the terminal that started an agent is closed, or its SSH connection is lost: `detach`: an "
+        "agent with conversations (Claude Code, Codex, ...) keeps running, as your inbox says, and "
+        "`relay attach NAME` brings it back; `end`: it gets SIGHUP, as plain programs and redirected "
+        "agents always do",
         choices=("detach", "end"),
     )
     escalate_to: str = _setting("", "the agent that also receives other agents' questions, such as `Lead`")
     injection_budget: int = _setting(
         1000,
-        "tokens (4 characters each) that hooks may inject per turn before relay warns you; it still injects "
+        "tokens (4 characters each) that hooks may inject per turn; beyond, relay warns you, but injects "
         "them; 0: no limit",
         most=1_000_000,
     )
     hook_output: str = _setting(
         "preview",
-        "how much of rule output and injected text the journal, the audit and the recording keep: "
-        "`preview`, 500 characters of head and tail; `full`. Secrets are removed from both",
+        "how much of rule output and injected text the journal, the audit and the recording keep, "
+        "without secrets: `preview`, 500 characters of head and tail; `full`",
         choices=("preview", "full"),
     )
     record: str = _setting(
@@ -190,8 +186,7 @@ class Settings:
     )
     record_megabytes: int = _setting(
         50,
-        "megabytes after which a recording continues in a new file; a session's oldest files are deleted "
-        "once it has more than twice that",
+        "megabytes after which a recording continues in a new file; a session keeps at most twice that",
         most=10_000,
     )
     record_days: int = _setting(30, "days to keep recordings", most=3650)
@@ -200,16 +195,15 @@ class Settings:
     )
     look: str = _setting(
         "itself",
-        "which agents may `relay peek` at an agent and read its `relay logs`: `itself` only; `team`: any "
-        "agent in its team. You always may",
+        "which agents may `relay peek` at an agent and read its `relay logs`: `itself` only; `team`: all "
+        "in its team",
         choices=("itself", "team"),
     )
     allow: tuple[str, ...] = _setting(
         (),
-        'tool calls allowed without asking: `"Bash(git status)"` is exactly that command, `"Bash(git '
-        'diff *)"` a glob that rejects shell syntax and `..` in paths, `"Read"` a tool. Based on the '
-        "agent's own hooks, never on its screen; only in your own relay.toml; the journal records each use. "
-        'A glob does not know a program\'s options: `"Bash(git diff *)"` also allows `--output=FILE`',
+        'tool calls allowed without asking, if the agent\'s own hooks report them: `"Bash(git status)"` '
+        'is exactly that command, `"Bash(git diff *)"` a glob that rejects shell syntax and `..` in '
+        'paths, but no option (`--output=FILE`), `"Read"` a tool. The journal records each use',
         several(checked(lambda text: Policy([text]), "a rule"), "a list of strings"),
         own=True,
     )
@@ -221,19 +215,19 @@ class Settings:
     )
     runaway_rate: int = _setting(
         200,
-        "messages from one agent to another in a minute; more are *held* until `relay release` or `relay "
-        "drop`; 0: no limit",
+        "messages from one agent to another in a minute; more are *held* "
+        "([runaways](INJECTION.md#runaways)); 0: no limit",
         most=100_000,
     )
     runaway_depth: int = _setting(
         50,
-        "how many messages may lead to one another before you speak (type into one of the agents, or `relay "
-        "send`); more are held; 0: no limit",
+        "how many messages may lead to one another before you type into one of the agents or `relay "
+        "send`; 0: no limit",
         most=100_000,
     )
     runaway_broadcasts: int = _setting(
         30,
-        "broadcasts of one agent in a minute, to `*` or a channel; more are held; 0: no limit",
+        "broadcasts of one agent in a minute, to `*` or a channel; 0: no limit",
         most=100_000,
     )
     queue_limit: int = _setting(

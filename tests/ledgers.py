@@ -43,6 +43,21 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     return count
 
 
+def cost(ledger: Ledger, job: Callable[[], T]) -> tuple[int, T]:
+    """Return the cost of `job`, in steps of SQLite's virtual machine, and its result."""
+    steps = 0
+
+    def count() -> None:
+        nonlocal steps
+        steps += 1
+
+    with ledger.reading() as db:
+        db.set_progress_handler(count, 1)
+        result = job()
+        db.set_progress_handler(None, 1)
+    return steps, result
+
+
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Hold a database's write lock, as another process would."""

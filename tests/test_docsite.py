@@ -197,5 +197,5 @@ def test_paragraphs_lose_no_word(lines: list[str]) -> None:
 
 
 def test_the_synopsis_shows_exclusive_options() -> None:
-    assert "[--print | --json | --takeover]" in ALL["relay next"].synopsis
+    assert "[--ansi | --json]" in ALL["relay peek"].synopsis
     assert isinstance(ALL["relay memory save"], Command)

@@ -34,6 +34,13 @@ def test_the_pictures_are_up_to_date(redrawn: Path) -> None:
         assert drawn.read_bytes() == committed.read_bytes(), "run `make pictures` and commit what it draws"
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_pictures_of_relay_web_are_small(scheme: str) -> None:
+    png = (IMAGES / f"web-{scheme}.png").read_bytes()
+    assert len(png) <= 120_000
+    assert (int.from_bytes(png[16:20]), int.from_bytes(png[20:24])) == (1280, 800)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_the_pictures_are_small_and_have_no_scripts(name: str) -> None:
     path = IMAGES / f"{name}.svg"

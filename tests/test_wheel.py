@@ -118,9 +118,10 @@ def test_patterns_and_config_are_in_the_package(wheel: Path) -> None:
     tops = {name.partition("/")[0] for name in names}
     assert {top for top in tops if not top.endswith((".dist-info", ".data"))} == {"relay", "relay_memory"}
     assert any(name.endswith(".data/data/share/man/man1/relay.1") for name in names)
-    scripts = {str(path.relative_to(ROOT)) for path in (ROOT / "relay").rglob("*.mjs")}
-    assert scripts
-    assert {"relay/py.typed", *scripts} <= set(names)
+    plugins = {*(ROOT / "relay").rglob("*.mjs")}
+    pages = {path for path in (ROOT / "relay" / "web" / "static").rglob("*") if path.is_file()}
+    assert plugins - pages and pages
+    assert {"relay/py.typed", *(str(path.relative_to(ROOT)) for path in plugins | pages)} <= set(names)
 
 
 def test_the_wheel_works_in_an_empty_environment(wheel: Path, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ relay.injection.door_delivery uses it, one text at a time, and keeps what it has
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from enum import StrEnum
@@ -21,8 +22,8 @@ from relay.dataclass import dataclass
 OPEN = "it takes texts, so relay types none"
 """The description of a door that relay uses."""
 
-HOLDING = frozenset({"hold", "refuse"})
-"""The values of an agent's setting for messages of other sessions with which these wait."""
+SETTING_LOOK_EVERY = 1.0
+"""Seconds between two looks at the user's setting for messages of other agents."""
 
 
 class OfferState(StrEnum):
@@ -75,6 +76,7 @@ class Door(ABC):
     hook_proves: the agent's prompt hook reports an offered text with its mark when the model gets it.
     foreign:     its model reads that another agent has sent the text, whoever it was.
     hook_stops:  a refusal by that hook drops an offered text, even late, and nothing else.
+    setting:     the name of the user's setting for messages of other agents.
     """
 
     limit: ClassVar[int] = 1 << 20
@@ -82,9 +84,11 @@ class Door(ABC):
     foreign: ClassVar[bool] = False
     hook_proves: ClassVar[bool] = True
     hook_stops: ClassVar[bool] = True
+    setting: ClassVar[str] = ""
 
     def __init__(self, site: Site) -> None:
         self.site = site
+        self._inbound, self._look_at = "", 0.0
 
     @abstractmethod
     def closed(self) -> str:
@@ -94,7 +98,17 @@ class Door(ABC):
         """
 
     def held(self) -> str:
-        """Return which setting of the user's holds the messages of other agents now; "" if none does."""
+        """Return which setting of the user's holds the messages of other agents; "" if none does.
+
+        It may be a second old: while a message waits, each output of the agent asks for it.
+        """
+        if time.monotonic() >= self._look_at:
+            self._inbound, self._look_at = self.inbound(), time.monotonic() + SETTING_LOOK_EVERY
+        holds = self._inbound in {"hold", "refuse"}
+        return f"you have set {self.setting} to {self._inbound}" if holds else ""
+
+    def inbound(self) -> str:
+        """Return the value of that setting in the agent's files; "" if there is none."""
         return ""
 
     def idle(self) -> bool | None:

@@ -316,6 +316,15 @@ def installed(run: Run, package: str) -> tuple[int, ...]:
     return ()
 
 
+def check_version(run: Run, package: str, oldest: str, needs: str) -> None:
+    """Raise ConfigError if the agent's program is known to be older than `oldest`.
+
+    needs: says what needs that version, such as "relay's extension needs pi".
+    """
+    if () < installed(run, package) < numbers(oldest):
+        raise ConfigError(f"{needs} {oldest} or later; for this version, relay reads the screen instead")
+
+
 def plugin_options(run: Run) -> dict[str, Any]:
     """Copy what our plugins in agents share; return the options of one."""
     for module in _SHARED:

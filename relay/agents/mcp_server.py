@@ -35,6 +35,11 @@ def stdio() -> dict[str, Any]:
     return {"command": PROGRAM, "args": ARGUMENTS}
 
 
+def config_file(run: Run) -> str:
+    """Write the file that adds the server to an agent with a flag for such files. Return its path."""
+    return run.file("mcp.json", {"mcpServers": {NAME: stdio()}})
+
+
 def among_defaults(run: Run, own: Iterable[Path], group: str, key: str, prefix: str) -> Run | None:
     """Return `run` with the server in its file of system defaults.
 

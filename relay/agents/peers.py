@@ -47,10 +47,12 @@ class PeerList(ABC):
     """The list of one running agent. folder: of the records. Linux only: they say when a process started.
 
     address: the key of a record's socket. id: that of a message's id.
+    format: the key and the value by which a record names the format that relay knows.
     """
 
-    address: ClassVar[str] = ""
-    id: ClassVar[str] = ""
+    address: ClassVar[str]
+    id: ClassVar[str]
+    format: ClassVar[tuple[str, int]]
 
     def __init__(self, site: Site, folder: Path) -> None:
         self._site = site
@@ -69,15 +71,18 @@ class PeerList(ABC):
         own = self._own_record()
         if not text_of(own.get(self.address)):
             return "its session has no messaging socket"
-        return self.unknown(own)
+        key, known = self.format
+        if own.get(key) == known and self.usable(own):
+            return ""
+        return f"its own record does not have {key} {known}, which relay knows"
 
     @abstractmethod
-    def unknown(self, own: Mapping[str, Any]) -> str:
-        """Return why relay does not know the format of `own`, the agent's own record; "" if it does."""
+    def usable(self, own: Mapping[str, Any]) -> bool:
+        """Return True if `own`, the agent's own record, has what `details` needs."""
 
     @abstractmethod
-    def record(self, peer: Peer, own: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the record of `peer` for the agent whose record is `own`. Raise OSError if it has ended."""
+    def details(self, own: Mapping[str, Any], ticks: str) -> dict[str, Any]:
+        """Return what a record has only in this format. ticks: when the peer's process started."""
 
     def message(self, frame: Mapping[str, Any]) -> PeerMessage | None:
         """Return the message in a line that the agent has sent to a peer's socket; None for another line."""
@@ -99,12 +104,30 @@ class PeerList(ABC):
         for peer in peers if own else ():
             with suppress(OSError):
                 if len(peer.socket.encode()) <= _LONGEST:
-                    records[self._folder / f"{peer.pid}.json"] = self.record(peer, own)
+                    records[self._folder / f"{peer.pid}.json"] = self._record(peer, own)
         for path, found in self._ours():
             wanted = records.get(path)
             if not self._same(found, wanted) and (wanted or path in self._shown or not _lives(found)):
                 path.unlink(missing_ok=True)
         self._shown = {path for path, record in records.items() if self._write(path, record)}
+
+    def _record(self, peer: Peer, own: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the record of `peer` for the agent whose record is `own`. Raise OSError if it has ended."""
+        ticks = start_ticks(peer.pid)
+        boot = re.search(rb"btime (\d+)", Path("/proc/stat").read_bytes())  # seconds since the epoch
+        started = int(boot[1]) + int(ticks) / os.sysconf("SC_CLK_TCK") if boot else 0
+        key, known = self.format
+        return {
+            "pid": peer.pid,
+            "procStart": ticks,
+            "sessionId": str(uuid.uuid5(uuid.NAMESPACE_OID, f"{peer.pid} {ticks} {peer.socket}")),
+            "cwd": str(Path(f"/proc/{peer.pid}/cwd").readlink()),
+            "name": peer.name,
+            "startedAt": int(started * 1000),
+            key: known,
+            self.address: peer.socket,
+            **self.details(own, ticks),
+        }
 
     def _write(self, path: Path, record: dict[str, Any]) -> bool:
         """Write a record; return False if that fails, or another one has the name."""
@@ -136,21 +159,6 @@ class PeerList(ABC):
             return record
         self._own = next((path for path in self._records() if self._site.owns(int(path.stem))), None)
         return {} if self._own is None else _read(self._own)
-
-
-def basics(peer: Peer) -> dict[str, Any]:
-    """Return what a record says of `peer` in every format. Raise OSError if it has ended."""
-    ticks = start_ticks(peer.pid)
-    boot = re.search(rb"btime (\d+)", Path("/proc/stat").read_bytes())  # seconds since the epoch
-    started = int(boot[1]) + int(ticks) / os.sysconf("SC_CLK_TCK") if boot else 0
-    return {
-        "pid": peer.pid,
-        "procStart": ticks,
-        "sessionId": str(uuid.uuid5(uuid.NAMESPACE_OID, f"{peer.pid} {ticks} {peer.socket}")),
-        "cwd": str(Path(f"/proc/{peer.pid}/cwd").readlink()),
-        "name": peer.name,
-        "startedAt": int(started * 1000),
-    }
 
 
 def start_ticks(pid: int) -> str:

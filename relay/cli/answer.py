@@ -5,8 +5,8 @@ key that the dialog shows for it, such as y; a CHOICE that fits several options 
 question first and answers only if that same question is still on the screen; then it prints what it pressed.
 An agent may not answer: neither its own questions nor another agent's.
 
-With --json: {"id", "kind", "lines", "options", "selected"}, and {"result", "option", "typed"} if it was
-answered.
+With --json: {"id", "kind", "lines", "options", "selected", "text"}, and {"result", "option", "typed"} if it
+was answered.
 """
 
 from __future__ import annotations

@@ -13,21 +13,18 @@ leaves.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import signal
 import socket
 import sys
 
 from relay.cli.arguments import add_session
-from relay.control.sessions import MAX_LINE, SessionInfo, claims, error_from, find_claim
+from relay.control.attaching import attach
+from relay.control.sessions import SessionInfo, claims, find_claim
 from relay.errors import NoSuchSession, NotAllowed, RelayError, UsageError
 from relay.home import Home
 from relay.names import key
-from relay.peer import connect as connect_to
 from relay.terminal.client import HANDLED, SHIM_DIED, Client, SwitchAgent, TerminalMode
-
-_TAKEOVER_TIMEOUT = 5.0  # seconds the shim has to take over our terminal
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -106,25 +103,12 @@ def _terminal() -> TerminalMode:
 
 def _attach(session: SessionInfo, mode: TerminalMode, *, takeover: bool) -> int:
     assert mode.saved is not None
-    *flags, control = mode.saved
-    saved = [*flags, [c[0] if isinstance(c, bytes) else c for c in control]]
-    request = {"op": "attach", "interactive": True, "saved": saved, "takeover": takeover}
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
-        channel.settimeout(_TAKEOVER_TIMEOUT)
         # Block signals until the client handles them: one would leave the terminal raw.
         signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
         try:
-            try:
-                connect_to(channel, session.shim)
-                mode.set_raw()
-                socket.send_fds(channel, [json.dumps(request).encode() + b"\n"], [0, 1])
-                answer = json.loads(channel.recv(MAX_LINE, socket.MSG_PEEK).partition(b"\n")[0])
-            except (OSError, ValueError) as error:
-                what = f"its terminal does not answer ({error}). Check that `relay ps` still lists it."
-                raise RelayError(what) from None
-            if "error" in answer:
-                raise error_from(answer)
-            channel.settimeout(None)
+            mode.set_raw()
+            attach(session, channel, (0, 1), mode.saved, takeover=takeover)
             return Client(channel, mode, session.team, session.name).run()
         finally:
             mode.restore()

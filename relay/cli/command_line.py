@@ -53,6 +53,11 @@ def levels() -> Iterator[Level]:
         yield from _levels(name, parser_of(name))
 
 
+def flags(command: str) -> set[str]:
+    """Return the options of a command, such as `--json`."""
+    return {flag for option in next(_levels(command, parser_of(command))).options for flag in option.flags}
+
+
 def _levels(path: str, parser: argparse.ArgumentParser) -> Iterator[Level]:
     options, arguments, words, repeats = [], [], [], False
     below = []

@@ -135,8 +135,7 @@ def _follow(home: Home, args: argparse.Namespace) -> int:
     known: dict[str, Item] = {}
     with Ledger(home.ensure().ledger) as ledger:
         while True:
-            inbox.settle(home, ledger)
-            items = {item.id: item for item in ledger.user_inbox.items(args.team)}
+            items = {item.id: item for item in inbox.waiting(home, ledger, args.team)}
             for id, item in items.items():
                 if id not in known:
                     _say(args, item, done=False)

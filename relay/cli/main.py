@@ -20,10 +20,10 @@ from relay.names import suggest
 from relay.text import visible
 
 GROUPS = {
-    "Run agents": ("wrap", "attach", "ps", "next", "answer", "stop", "restart", "resume", "reload", "forget"),
-    "See all": ("top",),
+    "Run agents": ("wrap", "attach", "stop", "restart", "resume", "reload", "forget"),
+    "See and answer": ("top", "web", "ps", "next", "answer", "inbox"),
     "Run a fleet": ("init", "up", "down", "spawn", "service"),
-    "Talk": ("inbox", "send", "messages", "retry", "drop", "release", "join", "leave", "channels"),
+    "Talk": ("send", "messages", "retry", "drop", "release", "join", "leave", "channels"),
     "Remember": ("memory",),
     "Look inside": ("peek", "logs", "explain", "usage", "events", "audit", "replay", "inspect", "agents"),
     "Set up": ("trust", "hook", "hooks", "mcp", "broker", "doctor", "completion", "demo"),
@@ -39,6 +39,7 @@ COMMANDS = tuple(name for names in GROUPS.values() for name in names)
 
 _MEANT = {
     "top": "htop watch monitor",
+    "web": "dashboard ui gui browser",
     "ps": "list ls status sessions",
     "stop": "kill quit exit end rm remove",
     "wrap": "run start exec new",
@@ -114,10 +115,15 @@ def parser_of(name: str) -> argparse.ArgumentParser:
 def _mistake(name: str, argv: list[str]) -> str:
     """Return what is wrong with a command line that does not begin with a command, and a suggestion."""
     if name.startswith("-") and name != "-":
-        at = next((at for at, word in enumerate(argv) if word in COMMANDS), None)
-        if at is None:
+        found = [at for at, word in enumerate(argv) if word in COMMANDS]
+        if not found:
             return f"unknown option {name!r}. Options go after the command."
         import shlex
+
+        from relay.cli.command_line import flags
+
+        # `relay -t web ps`: a command's name may be an option's value.
+        at = next((at for at in found if name in flags(argv[at])), found[0])
 
         line = shlex.join(["relay", argv[at], *argv[:at], *argv[at + 1 :]])
         return f"options go after the command: `{visible(line)}`."

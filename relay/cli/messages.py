@@ -79,8 +79,11 @@ def run(args: argparse.Namespace) -> int:
     with Ledger(home.ledger) as ledger:
         team = own.team if own else args.team or os.environ.get("RELAY_TEAM") or None
         of = own.name if own else None
-        about = [word if _is_name(ledger, word) else ledger.find(word).message.id for word in args.words]
-        select = partial(ledger.messages, team=team, to=args.to, sender=args.sender, of=of, about=about)
+        about = [word for word in args.words if _is_name(ledger, word)]
+        ids = [ledger.find(word).message.id for word in args.words if word not in about]
+        select = partial(
+            ledger.messages, team=team, to=args.to, sender=args.sender, of=of, about=about, ids=ids
+        )
         if args.follow:
             return _follow(ledger.data_version, select, args)
         states = [State(args.state)] if args.state else []
@@ -113,7 +116,9 @@ def _follow(
         while True:
             if version != (now := data_version()):
                 waiting = [id for id, state in seen.items() if not state.final]
-                earlier = select(states=OPEN) if version is None else select(about=waiting) if waiting else []
+                earlier = select(about=(), ids=waiting) if waiting else []
+                if version is None:
+                    earlier = select(states=OPEN)
                 entries = {each.message.id: each for each in [*earlier, *select(limit=_FOLLOWED)]}
                 fresh = [each for id, each in entries.items() if seen.get(id) != each.message.state]
                 fresh = [each for each in fresh if args.state in {None, each.message.state.value}]

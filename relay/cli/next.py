@@ -19,7 +19,7 @@ from relay.control import inbox
 from relay.control.guard import user_only
 from relay.control.sessions import live
 from relay.home import Home
-from relay.messaging.user_inbox import Item, number_of_unread, unread_sentence
+from relay.messaging.user_inbox import Item, unread_sentence
 from relay.names import key
 
 
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(None if chosen is None else chosen.public())
     if chosen is None:
-        _explain(waiting, number_of_unread(home.ledger, args.team))
+        _explain(waiting)
         return 1
     if args.print:
         print(chosen.name)
@@ -55,10 +55,10 @@ def run(args: argparse.Namespace) -> int:
     return attach.to(chosen, takeover=args.takeover)
 
 
-def _explain(waiting: list[Item], unread: int) -> None:
+def _explain(waiting: list[Item]) -> None:
     failed = [each for each in waiting if each.kind in inbox.ATTACH]
     for each in failed:
         print(each.line, file=sys.stderr)
     print("No running agent needs you." if failed else "No agent needs you.", file=sys.stderr)
-    if unread:
+    if unread := sum(not each.read for each in waiting):
         print(unread_sentence(unread), file=sys.stderr)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from relay.control import inbox
 from relay.control.ended import GONE, ended
 from relay.control.sessions import UNRESPONSIVE, SessionInfo, live
-from relay.dataclass import dataclass
+from relay.dataclass import dataclass, fields
 from relay.home import Home
-from relay.messaging.user_inbox import ORDER, Item
+from relay.messaging.user_inbox import ORDER, Item, in_order
 from relay.names import key
 from relay.supervision.states import ENDED, Phase
 
@@ -39,12 +40,21 @@ _DONE = ENDED | {GONE}
 
 @dataclass(frozen=True, slots=True)
 class BoardEntry:
-    """One agent, or program. items: what it has in the inbox. branch: of its folder, or a commit; or ""."""
+    """One agent, or program.
+
+    items: what it has in the inbox. branch: of its folder, or a commit; or "". host: another one; or "".
+    """
 
     agent: SessionInfo
     group: Group
     items: tuple[Item, ...]
     branch: str
+    host: str = ""
+
+    @property
+    def name(self) -> str:
+        """Its name, with its host if that is another one."""
+        return f"{self.agent.name}@{self.host}" if self.host else self.agent.name
 
     @property
     def line(self) -> str:
@@ -74,14 +84,50 @@ class BoardEntry:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """All entries, the most urgent first, and the whole inbox."""
+    """All entries, the most urgent first, and the whole inbox.
+
+    problem: why a part of it may be missing or out of date; or "". hosts: those of items on others, by id.
+    """
 
     entries: tuple[BoardEntry, ...]
     inbox: tuple[Item, ...]
+    problem: str = ""
+    hosts: Mapping[str, str] = MappingProxyType({})
 
     @property
     def unread(self) -> int:
         return sum(not each.read for each in self.inbox)
+
+    def public(self) -> dict[str, Any]:
+        """Return the object of `relay top --json`."""
+        return {
+            "agents": [each.public() for each in self.entries],
+            "inbox": [each.public() for each in self.inbox],
+        }
+
+
+def board_from(said: dict[str, Any], host: str) -> Board:
+    """Return the board that `host` has described (`Board.public`).
+
+    Raise KeyError, TypeError or ValueError for anything else.
+    """
+    inbox = tuple(Item(**each) for each in said["inbox"])
+    found = []
+    for row in said["agents"]:
+        known = {each.name: row[each.name] for each in fields(SessionInfo) if each.name in row}
+        agent = SessionInfo(pid=row["session_pid"], socket=Path(), **known)
+        its = tuple(each for each in inbox if _concerns(each, agent))
+        found.append(BoardEntry(agent, Group(row["group"]), its, row["branch"], host))
+    return Board(tuple(found), inbox, hosts={each.id: host for each in inbox})
+
+
+def merged(boards: Sequence[Board], problem: str = "") -> Board:
+    """Return one board of several hosts' agents."""
+    hosts = {id: host for each in boards for id, host in each.hosts.items()}
+    entries = sorted((entry for each in boards for entry in each.entries), key=_urgency)
+    return Board(
+        tuple(entries), tuple(in_order(item for each in boards for item in each.inbox)), problem, hosts
+    )
 
 
 def look(home: Home, team: str | None = None) -> Board:

@@ -29,8 +29,7 @@ def items(home: Home, agents: Sequence[SessionInfo], team: str | None = None) ->
     ]
     if home.ledger.exists():
         with Ledger(home.ledger) as ledger:
-            settle(home, ledger)
-            found += ledger.user_inbox.items(team)
+            found += waiting(home, ledger, team)
     running = {(key(each.team), key(each.name)) for each in agents}
     found = [_attachable(each) if (each.team, key(each.name)) in running else each for each in found]
     if len({each.team for each in found}) > 1:
@@ -38,14 +37,26 @@ def items(home: Home, agents: Sequence[SessionInfo], team: str | None = None) ->
     return in_order(found)
 
 
-def settle(home: Home, ledger: Ledger) -> None:
-    """End the items of agents that have died, and of failed ones that the user has stopped or forgotten."""
+def waiting(home: Home, ledger: Ledger, team: str | None) -> list[Item]:
+    """Return the items in the ledger that still wait, and end the others.
+
+    Those are over whose agent has died, or has failed and was then stopped or forgotten by the user.
+    """
     ledger.user_inbox.settle(lambda team, name: is_held(home.agent_lock(team, name)))
-    for each in ledger.user_inbox.items():
-        if each.kind == "failed" and not is_held(home.agent_lock(each.team, each.name)):
-            record = Records(home).get(each.team, each.name)
-            if record is None or record.wanted != "up" or record.phase not in {Phase.FAILED, Phase.HELD}:
-                ledger.user_inbox.end(each.team, each.name, "failed")
+    found = []
+    for each in ledger.user_inbox.items(team):
+        if each.kind == "failed" and not _has_failed(home, each.team, each.name):
+            ledger.user_inbox.end(each.team, each.name, "failed")
+        else:
+            found.append(each)
+    return found
+
+
+def _has_failed(home: Home, team: str, name: str) -> bool:
+    if is_held(home.agent_lock(team, name)):
+        return True  # it says itself when it no longer has
+    record = Records(home).get(team, name)
+    return record is not None and record.wanted == "up" and record.phase in {Phase.FAILED, Phase.HELD}
 
 
 def _attachable(item: Item) -> Item:

@@ -25,7 +25,15 @@ from relay import errors
 from relay.control.name_claim import noted
 from relay.control.team_choice import fleet_team
 from relay.dataclass import dataclass, fields
-from relay.errors import NoSuchSession, OutcomeUnknown, RelayError, SessionUnresponsive, UsageError
+from relay.errors import (
+    ConfigError,
+    ConfigMistakes,
+    NoSuchSession,
+    OutcomeUnknown,
+    RelayError,
+    SessionUnresponsive,
+    UsageError,
+)
 from relay.home import Home
 from relay.names import did_you_mean, key, same
 from relay.peer import connect
@@ -92,8 +100,8 @@ class SessionInfo:
 
     name, team:     the agent.
     id:             this run of the session.
-    agent:          the profile, such as `claude`; `generic` for an unknown one; `program` for a program that
-                    has joined the team by itself (`relay.connect`).
+    agent:          the profile, such as `claude`; `generic` for an unknown one; `program` for one that has
+                    joined by `relay.connect`.
     pid:            the session process.
     agent_pid:      the agent's process (PID in the table).
     terminal_pid:   the shim, which owns the agent's terminal.
@@ -112,8 +120,7 @@ class SessionInfo:
     next_try:       when it restarts by itself.
     wanted:         `up`, or the state that the user wants instead.
     session_id:     the agent's own id of the conversation.
-    question:       what it asks, in one line, without secrets; empty for nothing.
-    last_line:      the last line that it said, without secrets; empty if unknown.
+    question, last_line: what it asks, and the last line that it said, without secrets; empty for none.
     account_hold:   why its account is held; empty if it is not.
     escalation:     what its supervision needs you for, until you react; empty for nothing.
     parent:         the agent that started it; empty for none.
@@ -343,7 +350,7 @@ def error_from(answer: dict[str, Any]) -> RelayError:
     kind = getattr(errors, str(answer.get("type")), RelayError)
     if not (isinstance(kind, type) and issubclass(kind, RelayError)):
         kind = RelayError
-    return kind(str(answer["error"]))
+    return ConfigError(str(answer["error"])) if kind is ConfigMistakes else kind(str(answer["error"]))
 
 
 def _sockets(home: Home, team: str | None, name: str | None = None) -> list[Path]:

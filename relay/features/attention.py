@@ -41,6 +41,9 @@ STABLE_FOR = 0.8
 DISMISSED = 3.0
 """Seconds that a prompt must stay on the screen after relay has pressed the key that dismisses it."""
 
+DRAWN_WITHIN = 5.0
+"""Seconds that a question may take to be drawn after hooks have reported it."""
+
 UNSUPERVISED = 2.0
 """Seconds that an error must last before it stands in the inbox: supervision may know what to do."""
 
@@ -88,6 +91,7 @@ class Attention:
         self._state = state
         self._prompt: Verdict | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._until = 0.0  # when a question is no longer expected to be drawn
         self._published = False
         self._failure: str | None = None
         self._paused = False
@@ -106,6 +110,7 @@ class Attention:
         self._prompt = verdict if prompting else None
         self._cancel()
         if prompting:
+            self._until = self._bus.loop.time() + DRAWN_WITHIN
             self._confirm_in(STABLE_FOR)
         elif self._published:
             self._published = False
@@ -150,9 +155,13 @@ class Attention:
         self._state.look()
         if before is None or self._prompt is not before:
             return  # it has gone, or another prompt with its own timer has replaced it
-        self._published = True
         kind = "other" if before.kind is None else str(before.kind)
-        lines = question.drawn(self._terminal) or before.lines or (before.reason,)
+        lines = question.drawn(self._terminal, before.lines)
+        if not lines and self._bus.loop.time() < self._until:
+            self._confirm_in(STABLE_FOR)
+            return
+        self._published = True
+        lines = lines or (before.reason,)
         self._bus.publish(Prompting(kind=kind, text="\n".join(lines)))
         asked = question.on(self._terminal)
         if asked.options and not asked.selected:  # what stands above a one-line question may be anything

@@ -67,6 +67,7 @@ class DialogAnswers:
         self._state = state
         self._answering = asyncio.Lock()
         self._exited = False
+        self._given = 0  # answers, so that one is not taken for the same question asked again
 
     @handles(AgentExited)
     def exited(self, _: AgentExited) -> None:
@@ -95,11 +96,12 @@ class DialogAnswers:
     async def question(self, _: Request) -> Answer:
         asked = await self._settled()
         return {
-            "id": asked.token,
+            "id": self._id(asked),
             "kind": self._state.prompt or PromptKind.OTHER,
             "lines": asked.lines,
             "options": [{"number": each.number, "text": each.text} for each in asked.options],
             "selected": asked.selected,
+            "text": asked.free is not None or self._takes_line(asked),
         }
 
     @operation("answer")
@@ -145,13 +147,16 @@ class DialogAnswers:
             raise _Secret("it asks for a secret: type that in its own terminal, with `relay attach`.")
         return question.on(self._terminal)
 
+    def _id(self, asked: ScreenQuestion) -> str:
+        return f"{asked.token}-{self._given}"
+
     async def _give(
-        self, asked: ScreenQuestion, token: str, choice: str, text: str | None
+        self, asked: ScreenQuestion, id: str, choice: str, text: str | None
     ) -> tuple[str, Option | None]:
         """Answer the question; return the result and the chosen option."""
-        if asked.token != token:
+        if self._id(asked) != id:
             raise NotAllowed("it is now asking something else. Read that first.")
-        if not asked.options and not self._terminal.tty().canonical:
+        if not (asked.options or self._takes_line(asked)):
             raise RelayError("its screen shows no readable options. Answer in its terminal: `relay attach`.")
         option = asked.free if text is not None else asked.choose(choice)
         if text is not None:
@@ -162,6 +167,7 @@ class DialogAnswers:
             else:
                 line = self._terminal.unfinished
                 await self._type(option.key, lambda: line().rstrip().endswith(option.key))
+        self._given += 1
         self._terminal.write(ENTER)
 
         def gone() -> bool:
@@ -170,6 +176,10 @@ class DialogAnswers:
             return question.on(self._terminal).token != asked.token
 
         return "answered" if await self._seen(gone, TAKEN) else "unconfirmed", option
+
+    def _takes_line(self, asked: ScreenQuestion) -> bool:
+        """Return True if any line answers the question."""
+        return not asked.options and self._terminal.tty().canonical
 
     async def _give_text(self, asked: ScreenQuestion, text: str) -> None:
         if visible(text) != text or "\n" in text or "\t" in text or not 0 < len(text) <= MAX_TEXT:

@@ -61,7 +61,8 @@ class Notices:
         self._told = told
         self._noticed = noticed
         self._mistakes: set[str] = set()
-        self._unseen: dict[str, Notify] = {}  # by the line that the shim has not shown
+        self._new: dict[str, Notify] = {}  # by the line that the shim shows, if it can
+        self._unseen: dict[str, str] = {}  # the items of those that it could not show
         self._look: asyncio.TimerHandle | None = None
 
     @handles(SessionBegan)
@@ -96,7 +97,7 @@ class Notices:
         if event.keep:
             self._note(event)
             if not event.listed:
-                self._unseen[event.shown] = event
+                self._new[event.shown] = event
                 self._look_in(UNSEEN)
 
     def _note(self, event: Notify) -> None:
@@ -109,14 +110,14 @@ class Notices:
     def _look_at_unseen(self) -> None:
         """Put notices that no terminal has shown into the inbox, and take those that one has out again."""
         self._look = None
-        pending = self._shim.notices()
-        for line, notice in [*self._unseen.items()]:
+        pending, lasts = self._shim.notices(), NOTICE_DAYS * 86400.0
+        for line, notice in self._new.items():
             if line in pending:
-                lasts = NOTICE_DAYS * 86400.0
+                self._unseen[line] = notice.line
                 self._bus.publish(AddItem("notice", notice.line, notice.level == "info", lasts))
-            else:
-                del self._unseen[line]
-                self._bus.publish(EndItem("notice", notice.line))
+        self._new.clear()
+        for line in self._unseen.keys() - pending:
+            self._bus.publish(EndItem("notice", self._unseen.pop(line)))
         if self._unseen and self._shim.state.attached:
             self._look_in(TICK)
 
@@ -153,5 +154,5 @@ class Notices:
     @answers(SessionSettling)
     async def settle(self, _: SessionSettling, __: object) -> None:
         """Look for the last time: the agent's terminal was given back, with what it had not shown."""
-        if self._unseen:
+        if self._new or self._unseen:
             self._look_at_unseen()

@@ -63,19 +63,17 @@ class Peers:
         self._session = session
         self._home = home
         self._listing = listing
-        self._shows = shows and listing is not None
+        self._kept = listing if shows else None  # while the agent runs
         self._team: list[Peer] | None = None  # at the last look
         self._sending = asyncio.Lock()
 
     async def run(self) -> None:
         """Keep the list current until cancelled."""
-        while self._shows:
-            self._look()
+        while self._kept is not None:
+            self._look(self._kept)
             await asyncio.sleep(until_tick(LOOK_EVERY))
 
-    def _look(self) -> None:
-        if self._listing is None or not self._shows:
-            return
+    def _look(self, kept: PeerList) -> None:
         from relay.agents.peers import Peer  # only agents with a list need it
 
         with suppress(OSError, RelayError):  # an unreadable folder stays as it is
@@ -85,21 +83,21 @@ class Peers:
                 if claim.shim and names.same(claim.team, self._session.team)
                 if not names.same(claim.name, self._session.name)
             )
-            if team != self._team or not self._listing.complete() or self._listing.shown < len(team):
-                self._listing.show(team)
+            if team != self._team or not kept.complete() or kept.shown < len(team):
+                kept.show(team)
                 self._team = team
 
     @handles(AgentExited)
     def exited(self, _: AgentExited) -> None:
-        if self._listing is not None and self._shows:
-            self._shows = False
-            self._listing.show(())  # others with this list add theirs again
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            kept.show(())  # others with this list add theirs again
 
     @answers(Describe)
     async def describe(self, question: Describe, _: object) -> dict[str, Any] | None:
-        if question.brief or self._listing is None or not self._shows:
+        if question.brief or self._kept is None:
             return None
-        return {"peers": self._listing.shown, "peers_closed": self._listing.closed()}
+        return {"peers": self._kept.shown, "peers_closed": self._kept.closed()}
 
     @operation("peer")
     async def on_frame(self, request: Request) -> Answer:

@@ -104,14 +104,18 @@ class InboxWriter:
             self._jobs.put_nowait(UserInbox.unread)
 
     async def run(self) -> None:
-        """Write what comes, and count what is unread, until cancelled."""
+        """Write what comes, and count what is unread while a terminal shows the number, until cancelled."""
         while True:
             job = None
             with suppress(TimeoutError):
                 async with asyncio.timeout(until_tick(COUNT_EVERY) if self._watched else None):
                     job = await self._jobs.get()
             try:
-                unread = await self._write(job or UserInbox.unread)
+                if job is not None:
+                    await self._run(job)
+                if not self._watched or not self._jobs.empty():
+                    continue
+                unread = await self._run(UserInbox.unread)
             except RelayError:
                 continue  # reported by the connection, which publishes ClientOpened when it is over
             finally:
@@ -121,12 +125,11 @@ class InboxWriter:
                 self._unread = unread
                 self._bus.publish(UnreadCounted(unread))
 
-    async def _write(self, job: Callable[[UserInbox], object]) -> int:
-        """Run `job`, as soon as the ledger is not locked; return the number of unread items."""
+    async def _run(self, job: Callable[[UserInbox], T]) -> T:
+        """Run `job` as soon as the ledger is not locked."""
         while True:
             try:
-                await _ledger(self._bus, job)
-                return await _ledger(self._bus, UserInbox.unread)
+                return await _ledger(self._bus, job)
             except LedgerAway:
                 await asyncio.sleep(LEDGER_RETRY)
 

@@ -48,7 +48,7 @@ class Entry:
     tokens:   their approximate number.
     injection_role, delivered_role: only if known: the role requested, and the role delivered, such as `user`
               or `system`.
-    route:    only if known: `typed`, `native`, `door` or `program`.
+    route:    only if known: `typed`, `native`, `door`, `mcp` or `program`.
     result:   only if known: the outcome.
     detail, verified: only if known: why, and how relay knows.
     over_budget: whether this text made the hooks exceed `injection_budget` in this turn.

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 
 class News:
-    """The last event; one task waits for the next."""
+    """The last event; tasks wait for the next."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock

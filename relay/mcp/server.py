@@ -379,10 +379,12 @@ def _carry_out(work: Work, call: PendingCall, link: socket.socket) -> None:
             outcome["error"] = str(error)
         except SystemExit:  # argparse has said why
             outcome["error"] = sys.stderr.getvalue() or "relay does not understand these arguments."
-        except BaseException as error:  # noqa: BLE001 (said to the client; the server lives on)
-            outcome["error"] = (
-                f"relay failed to do that ({type(error).__name__}: {error}). `relay doctor` may say why."
-            )
+        except Exception as error:  # noqa: BLE001 (logged with its traceback, answered, contained)
+            import traceback
+
+            traceback.print_exc(file=sys.__stderr__)  # which most clients keep
+            why = f"relay failed to do that ({type(error).__name__}: {error})."
+            outcome["error"] = f"{why} See the standard error of `relay mcp`."
         link.sendall(json.dumps(outcome).encode() + b"\n")
         if settle is not None:
             settle(link.recv(1))

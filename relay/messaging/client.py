@@ -38,7 +38,6 @@ from relay.messaging.presence_tracker import Attendance, PresenceTracker, bus_of
 from relay.messaging.publisher import ProxyPublishers, Publisher
 from relay.messaging.receiver import ConnectionStatus, Receiver
 from relay.messaging.runaway import Limits
-from relay.messaging.user_inbox import UserInbox
 from relay.storage.writer import Writer
 from relay.transport import topics
 from relay.transport.announcer import Announcer
@@ -286,10 +285,6 @@ class MessagingClient:
         return await self._ledger.run(
             lambda ledger: ledger.inbox.stored(self.team, self.name, self._receiver.owner)
         )
-
-    async def user_inbox(self, job: Callable[[UserInbox], T]) -> T:
-        """Run `job` on the user's inbox; return what it returns."""
-        return await self._ledger.run(lambda ledger: job(ledger.user_inbox))
 
     async def injecting(self, id: str) -> None:
         """Record that typing message `id` begins: if this process dies now, the message is uncertain.

@@ -9,6 +9,7 @@ Every call raises LedgerError, with advice, if the file cannot be used.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
@@ -121,14 +122,15 @@ class Ledger(LedgerDatabase):
         sender: str | None = None,
         of: str | None = None,
         about: Collection[str] = (),
+        ids: Collection[str] = (),
         states: Collection[State] = (),
         limit: int | None = None,
     ) -> list[LedgerEntry]:
         """Return the latest `limit` messages of this home, in the order in which it got them.
 
-        of:     only messages from and to the current or last owner of this name; requires `team`.
-        about:  only messages from or to these names, or with these ids.
-        states: only messages in these states.
+        of:         only messages from and to the current or last owner of this name; requires `team`.
+        about, ids: only messages from or to these names, and those with these ids.
+        states:     only messages in these states.
         """
         conditions = ["NOT hidden"]
         values: list[str | int | None] = []
@@ -146,10 +148,14 @@ class Ledger(LedgerDatabase):
             its = f"{{}} = {own} AND ifnull({{}}, {owner}) IS {owner}"
             sent = f"told IS NOT NULL AND {its.format('sender_key', 'sent_by')}"
             conditions.append(f"({its.format('to_key', 'owner')} OR {sent})")
+        either = []
         if about:
-            ids = ", ".join(map(placeholder, about))
-            keys = ", ".join(placeholder(names.key(word)) for word in about)
-            conditions.append(f"(id IN ({ids}) OR sender_key IN ({keys}) OR to_key IN ({keys}))")
+            keys = ", ".join(placeholder(names.key(name)) for name in about)
+            either.append(f"sender_key IN ({keys}) OR to_key IN ({keys})")
+        if ids:  # as one parameter: SQLite limits their number
+            either.append(f"id IN (SELECT value FROM json_each({placeholder(json.dumps([*ids]))}))")
+        if either:
+            conditions.append(f"({' OR '.join(either)})")
         if states:
             conditions.append(f"state IN ({', '.join(map(placeholder, states))})")
         values.append(-1 if limit is None else limit)

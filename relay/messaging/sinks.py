@@ -27,7 +27,7 @@ from relay.values import FLAG, TEXT, Spot, checked, parse_toml, plain, record, s
 TABLE = "inbox"
 """The table of relay.toml."""
 
-DESKTOP, NTFY, WEBHOOK, COMMAND = "desktop", "ntfy", "webhook", "command"
+DESKTOP = "desktop"
 
 SECONDS = 10.0
 """Seconds that a sink has to take an item."""
@@ -61,9 +61,9 @@ class Sinks:
         """The sinks in use."""
         used = {
             DESKTOP: self.desktop,
-            NTFY: self.ntfy_topic,
-            WEBHOOK: self.webhook_url,
-            COMMAND: self.command,
+            "ntfy": self.ntfy_topic,
+            "webhook": self.webhook_url,
+            "command": self.command,
         }
         return [name for name, value in used.items() if value]
 

@@ -10,9 +10,9 @@ import logging
 import os
 import secrets
 import threading
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -87,10 +87,19 @@ class ProgramSession:
             raise UsageError(f"{self._name} has left the team {self._team}: use it inside its `with` block.")
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
-    def release(self, loop: MessageLoop) -> None:
-        """End with what `loop` has: it was cancelled as it asked for the next message."""
-        with suppress(RuntimeError):  # the program has left meanwhile
-            self._loop.call_soon_threadsafe(self.inbox.finish, loop)
+    @contextmanager
+    def message_loop(self, runner: object) -> Iterator[MessageLoop]:
+        """Yield a loop of `runner`, which ends with the block."""
+        loop = MessageLoop(runner)
+        try:
+            yield loop
+        except GeneratorExit:
+            loop.left = True
+            raise
+        except BaseException:  # cancelled, perhaps just as a message came
+            with suppress(RuntimeError):  # the program has left meanwhile
+                self._loop.call_soon_threadsafe(self.inbox.finish, loop)
+            raise
 
     def leave(self, *, done: bool) -> Future[None]:
         """Start to leave. done: so are the bodies of its loops; else their messages wait again."""

@@ -471,6 +471,8 @@ class TerminalServer:
             case {"op": "signal", "number": int(number)} if number in signal.valid_signals():
                 group = self.forwarder.pty.foreground() if number in KEYS else self.forwarder.pty.pid
                 self.forwarder.pty.signal(number, group)
+            case {"op": "detach"}:
+                self.command("detach")
             case {"op": "hangup"}:
                 client.lost = True
                 if not client.owner or self.session.outlives:

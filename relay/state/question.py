@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import pairwise
 
 from relay import lazy_re
@@ -136,11 +136,22 @@ def on(terminal: AgentTerminal) -> ScreenQuestion:
     return find(terminal.screen_text(), terminal.unfinished())
 
 
-def drawn(terminal: AgentTerminal) -> tuple[str, ...]:
-    """Return the rows of the question on `terminal`, including options; () without known options."""
-    asked = on(terminal)
+def drawn(terminal: AgentTerminal, matched: Collection[str] = ()) -> tuple[str, ...]:
+    """Return the rows of the question on `terminal`, including options; () if there are none.
+
+    matched: rows by which it is known to be a question; without readable options, it begins with these.
+    """
+    rows = terminal.screen_text()
+    asked = find(rows, terminal.unfinished())
     options = tuple(f"{each.number}. {each.text}" for each in asked.options)
-    return asked.lines + options if options else ()
+    if options:
+        return asked.lines + options
+    known = {row.strip() for row in matched}
+    first = next((y for y, row in enumerate(rows) if row.strip() in known), None)
+    if first is None:
+        return tuple(matched)
+    plain = [_unboxed(row).strip() for row in rows[first:]]
+    return tuple(row for row in plain if not _ORNAMENT.match(row))[:MAX_LINES]
 
 
 def _menu(rows: Sequence[str]) -> ScreenQuestion | None:

@@ -5,7 +5,7 @@ restores the old modes whatever happens, forwards window sizes, signals and job 
 agent's exit code.
 
 Client and shim exchange JSON lines over a Unix socket:
-    to the shim      {"op": "winch"} {"op": "signal", "number": N} {"op": "hangup"}
+    to the shim      {"op": "winch"} {"op": "signal", "number": N} {"op": "hangup"} {"op": "detach"}
                      {"op": "resume", "foreground": BOOL}
     to the client    {"event": "agent", "group": PID} {"event": "modes", "reset": TEXT}
                      {"event": "stopped", "asked": BOOL}

@@ -14,9 +14,10 @@ import signal
 import textwrap
 import threading
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import ClassVar
 
 from textual.app import App, ComposeResult
@@ -37,6 +38,7 @@ from relay.top import command
 from relay.top.choice_list import ChoiceList, Lines
 from relay.top.dialogs import Confirmation, Dialog, InboxDialog, QuestionDialog, TextDialog
 from relay.top.live_screen import LiveScreen
+from relay.top.remote import RemoteHost
 from relay.top.rows import RESET, UNDERLINE, Fold, ListRow, brief, summary, table
 
 LIST_KEYS = frozenset(
@@ -146,9 +148,15 @@ class Top(App[int]):
         Binding("escape", "unfilter", show=False),
     ]
 
-    def __init__(self, look: Callable[[], Board], attach: Callable[[str, str], object]) -> None:
+    def __init__(
+        self,
+        look: Callable[[], Board],
+        attach: Callable[[BoardEntry], object],
+        remotes: Mapping[str, RemoteHost] = MappingProxyType({}),
+    ) -> None:
         super().__init__(ansi_color=True)
         self._attach_to = attach
+        self._remotes = remotes
         self._board: Board | None = None
         self._folded: set[str] = set()
         self._looks = Looks(look, self.post_message)
@@ -197,6 +205,8 @@ class Top(App[int]):
         if isinstance(event.found, Exception):
             raise event.found
         self._board = event.found
+        if event.found.problem:
+            self._say(event.found.problem)
         self._draw()
         if isinstance(self.screen, InboxDialog):
             self.screen.show(self._board.inbox)
@@ -218,7 +228,7 @@ class Top(App[int]):
         self._show_chosen()
 
     def on_choice_list_chosen(self) -> None:
-        if self.is_running:
+        if self.is_running:  # not when it is leaving
             self._show_chosen()
 
     def _show_chosen(self) -> None:
@@ -231,6 +241,9 @@ class Top(App[int]):
         shows = (row.id, entry.agent.id) if row and entry and entry.has_screen else None
         if entry is None or shows is None:
             live.say([] if entry is None else _words(entry, about.size.width))
+        elif shows != self._shown and entry.host:
+            peek = ("peek", "--ansi", "-t", entry.agent.team, "--", entry.agent.name)
+            live.poll(partial(command.run, *peek, on=self._remotes[entry.host]))
         elif shows != self._shown:
             live.follow(entry.agent)
         self._shown = shows
@@ -264,7 +277,7 @@ class Top(App[int]):
             return
         with self.suspend():
             try:
-                self._attach_to(entry.agent.name, entry.agent.team)
+                self._attach_to(entry)
                 said = ""
             except RelayError as error:
                 said = str(error)
@@ -275,10 +288,11 @@ class Top(App[int]):
 
     def action_answer(self) -> None:
         if entry := self._chosen():
-            self.run_worker(self._answer(*_names(entry)), group="question", exclusive=True)
+            self.run_worker(self._answer(entry), group="question", exclusive=True)
 
-    async def _answer(self, name: str, team: str) -> None:
-        found = await command.run("answer", name, "-t", team, "--json")
+    async def _answer(self, entry: BoardEntry) -> None:
+        name, team = _names(entry)
+        found = await command.run("answer", name, "-t", team, "--json", on=self._remotes.get(entry.host))
         if not found.succeeded:
             self._say(found.sentence)
             return
@@ -292,7 +306,8 @@ class Top(App[int]):
             words += ["--text", "-"]
         if chosen is not None:
             kind, value = chosen
-            await self._run(*words, name, *([value] if kind == "choice" else []), text=value)
+            choice = [value] if kind == "choice" else []
+            await self._run(*words, name, *choice, text=value, host=entry.host)
 
     def action_write(self) -> None:
         if entry := self._chosen():
@@ -300,34 +315,33 @@ class Top(App[int]):
 
             def written(text: tuple[str, str] | None) -> None:
                 if text is not None:
-                    self.run_worker(self._run("send", "-t", team, name, "-", text=text[1]))
+                    self.run_worker(self._run("send", "-t", team, name, "-", text=text[1], host=entry.host))
 
             self.push_screen(TextDialog(f"Message to {name}:", keys="Enter: send   Esc: cancel"), written)
 
     def action_release(self) -> None:
         if entry := self._chosen():
             name, team = _names(entry)
-            self.run_worker(self._run("release", "--agent", name, "-t", team))
+            self.run_worker(self._run("release", "--agent", name, "-t", team, host=entry.host))
 
     def action_restart(self) -> None:
         if entry := self._chosen():
             name, team = _names(entry)
             if entry.runs:
-                self._ask_first(f"Restart {name}?", "restart", name, "-t", team)
+                self._ask_first(f"Restart {name}?", "restart", name, "-t", team, host=entry.host)
             else:
-                self._ask_first(
-                    f"Start {name} again, with its last conversation?", "resume", name, "-t", team
-                )
+                what = f"Start {name} again, with its last conversation?"
+                self._ask_first(what, "resume", name, "-t", team, host=entry.host)
 
     def action_stop(self) -> None:
         if entry := self._chosen():
             name, team = _names(entry)
-            self._ask_first(f"Stop {name}?", "stop", name, "-t", team)
+            self._ask_first(f"Stop {name}?", "stop", name, "-t", team, host=entry.host)
 
-    def _ask_first(self, question: str, *words: str) -> None:
+    def _ask_first(self, question: str, *words: str, host: str) -> None:
         def decided(decision: tuple[str, str] | None) -> None:
             if decision is not None:
-                self.run_worker(self._run(*words))
+                self.run_worker(self._run(*words, host=host))
 
         self.push_screen(Confirmation(question, f"relay {shlex.join(words)}"), decided)
 
@@ -336,7 +350,8 @@ class Top(App[int]):
             self.push_screen(InboxDialog(self._board.inbox))
 
     def on_inbox_dialog_decided(self, event: InboxDialog.Decided) -> None:
-        self.run_worker(self._run("inbox", event.action, event.id))
+        host = self._board.hosts.get(event.id, "") if self._board is not None else ""
+        self.run_worker(self._run("inbox", event.action, event.id, host=host))
 
     def action_help(self) -> None:
         self.push_screen(Dialog("Keys", HELP, "Esc: back"))
@@ -380,10 +395,10 @@ class Top(App[int]):
     def action_interrupt(self) -> None:
         self.action_leave(128 + signal.SIGINT)
 
-    async def _run(self, *words: str, text: str = "") -> None:
+    async def _run(self, *words: str, text: str = "", host: str = "") -> None:
         """Run a command of relay, and say what it did."""
         self._say(f"relay {shlex.join(words)} ...")
-        self._say((await command.run(*words, text=text)).sentence)
+        self._say((await command.run(*words, text=text, on=self._remotes.get(host))).sentence)
         self._looks.now()
 
     def _chosen(self) -> BoardEntry | None:

@@ -8,6 +8,7 @@ from asyncio.subprocess import PIPE
 from relay.dataclass import dataclass
 from relay.home import PYTHON
 from relay.text import visible
+from relay.top.remote import RemoteHost
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +26,10 @@ class CommandOutput:
         return visible((said or self.output.strip()).rpartition("\n")[2]).removeprefix("relay: ")
 
 
-async def run(*words: str, text: str = "") -> CommandOutput:
-    """Run `relay WORDS`. text: its standard input; other users can see the words."""
-    process = await asyncio.create_subprocess_exec(
-        *PYTHON, "-m", "relay", *words, stdin=PIPE, stdout=PIPE, stderr=PIPE
-    )
+async def run(*words: str, text: str = "", on: RemoteHost | None = None) -> CommandOutput:
+    """Run `relay WORDS`, `on` another host if given. text: its standard input; others can see the words."""
+    argv = [*PYTHON, "-m", "relay", *words] if on is None else on.command(*words)
+    process = await asyncio.create_subprocess_exec(*argv, stdin=PIPE, stdout=PIPE, stderr=PIPE)
     output, error = await process.communicate(text.encode("utf-8", "replace"))
     return CommandOutput(
         output.decode("utf-8", "replace"), error.decode("utf-8", "replace"), process.returncode == 0

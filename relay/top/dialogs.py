@@ -94,17 +94,20 @@ class QuestionDialog(Dialog):
     AUTO_FOCUS = "ChoiceList"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "choose", show=False),
-        Binding("t", "dismiss(('text', ''))", show=False),
+        Binding("t", "own_text", show=False),
     ]
 
     def __init__(self, name: str, asked: dict[str, Any]) -> None:
+        self._takes_text = bool(asked["text"])
         self._options = [(str(each["number"]), visible(each["text"])) for each in asked["options"]]
         self._selected = str(asked["selected"])
         keys = ["number or Enter: answer"] if self._options else []
+        keys += ["t: a text of your own"] if self._takes_text else []
+        keys = keys or ["attach to answer"]
         super().__init__(
             f"{name} asks ({asked['kind']}):",
             "\n".join(map(visible, asked["lines"])),
-            "   ".join([*keys, "t: a text of your own", "Esc: not now"]),
+            "   ".join([*keys, "Esc: not now"]),
         )
 
     def choices(self) -> ComposeResult:
@@ -122,6 +125,10 @@ class QuestionDialog(Dialog):
         if event.character in {number for number, _ in self._options}:
             event.stop()
             self.dismiss(("choice", event.character or ""))
+
+    def action_own_text(self) -> None:
+        if self._takes_text:
+            self.dismiss(("text", ""))
 
     def action_choose(self) -> None:
         if row := self.query_one(ChoiceList).chosen:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
 from textual.events import Resize
@@ -23,12 +23,16 @@ from relay.terminal.view_stream import Unpacker
 from relay.terminal.viewer import PIECE, AgentEnded, Picture
 from relay.text import one_line
 from relay.top.choice_list import Lines
+from relay.top.command import CommandOutput
 
 SETTLES = 0.1
 """Seconds before an agent that was chosen is shown: the user may only pass by."""
 
 FRAME = 0.1
 """Least seconds between two pictures. What the agent draws meanwhile waits at its session."""
+
+PEEK_EVERY = 1.0
+"""Seconds between two pictures of an agent on another host."""
 
 RETRY = 0.5
 """Seconds between two attempts to reach a session."""
@@ -50,6 +54,18 @@ class LiveScreen(Lines):
     def follow(self, session: SessionInfo) -> None:
         self._leave()
         self._following = self.run_worker(self._follow(session))
+
+    def poll(self, command: Callable[[], Awaitable[CommandOutput]]) -> None:
+        """Show what `command` prints, `relay peek --ansi` on another host, again and again."""
+        self._leave()
+        self._following = self.run_worker(self._poll(command))
+
+    async def _poll(self, command: Callable[[], Awaitable[CommandOutput]]) -> None:
+        await asyncio.sleep(SETTLES)
+        while True:
+            found = await command()
+            self.show(found.output.split("\n") if found.succeeded else [found.sentence])
+            await asyncio.sleep(PEEK_EVERY)
 
     def on_resize(self, _: Resize) -> None:
         self._paint()

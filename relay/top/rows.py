@@ -52,7 +52,7 @@ def _tokens(entry: BoardEntry, _: float) -> str:
 
 
 _COLUMNS = (
-    _Column("NAME", 16, 0, lambda entry, _: entry.agent.name),
+    _Column("NAME", 16, 0, lambda entry, _: entry.name),
     _Column("TEAM", 10, 60, lambda entry, _: entry.agent.team),
     _Column("STATE", 26, 0, lambda entry, _: state(entry.agent)),
     _Column("FOR", 4, 0, lambda entry, now: duration(entry.agent, now)),
@@ -100,7 +100,7 @@ def _grouped(lines: Sequence[tuple[BoardEntry, str]], folded: Collection[str]) -
         for entry, text in its:
             team = key(entry.agent.team)
             if group is Group.NEEDS_YOU or team not in folded:
-                yield ListRow(text, (team, key(entry.agent.name)), entry)
+                yield ListRow(text, (team, key(entry.agent.name), entry.host), entry)
             else:
                 teams[team] = teams.get(team, 0) + 1
         for team, number in teams.items():
@@ -109,7 +109,7 @@ def _grouped(lines: Sequence[tuple[BoardEntry, str]], folded: Collection[str]) -
 
 def _has(entry: BoardEntry, words: Sequence[str]) -> bool:
     agent = entry.agent
-    text = " ".join((agent.name, agent.team, agent.agent, state(agent), entry.branch, entry.line)).casefold()
+    text = " ".join((entry.name, agent.team, agent.agent, state(agent), entry.branch, entry.line)).casefold()
     return all(word in text for word in words)
 
 

@@ -6,11 +6,12 @@ import asyncio
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from relay.agents import kinds
-from relay.agents.door import Offer, OfferState, Site
+from relay.agents.door import SETTING_LOOK_EVERY, Offer, OfferState, Site
 from relay.agents.hook_setup import prepare
 from relay.agents.kinds import _claude_door
 from relay.agents.kinds._claude_door import ClaudeDoor
@@ -114,6 +115,19 @@ def test_only_what_the_model_got_counts_as_told(tmp_path: Path) -> None:
     assert not told(type="queue-operation", operation="enqueue", content=TEXT)
     assert not told(type="assistant", message={"content": [{"type": "text", "text": TEXT}]})
     assert its.told(b'{"type": "user", "message": "[/relay 3f9a41c7] cut') == ""
+
+
+def test_a_change_of_the_setting_counts_though_not_every_question_reads_the_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1.0
+    monkeypatch.setattr("relay.agents.door.time", SimpleNamespace(monotonic=lambda: now))
+    its = door(tmp_path)
+    assert its.held() == ""
+    (tmp_path / "settings.json").write_text('{"crossSessionInbound": "hold"}')
+    assert its.held() == ""
+    now += SETTING_LOOK_EVERY
+    assert its.held() == "you have set crossSessionInbound to hold"
 
 
 @pytest.mark.parametrize("name", ["user", "project", "local"])

@@ -124,7 +124,7 @@ def test_a_record_that_is_not_relays_stays_as_it_is(place: Place) -> None:
 def test_records_of_ended_agents_are_removed_also_those_that_another_session_left(place: Place) -> None:
     place.register()
     place.list().show([place.bob])
-    stale = {**place.records()["Bob"], "pid": Place.AGENT + 0, "name": "Old", "procStart": "b007:1"}
+    stale = {**place.records()["Bob"], "name": "Old", "procStart": "b007:1"}
     (place.folder / "1.json").write_text(json.dumps({**stale, "pid": 1}))
     (place.folder / "999999999.json").write_text(json.dumps({**stale, "pid": 999999999, "name": "Gone"}))
     list = place.list()

@@ -66,6 +66,18 @@ def entries(relay: Relay, name: str) -> list[dict[str, Any]]:
     return [each for each in events(relay) if (each["event"], each["name"]) == ("answer", name)]
 
 
+def test_an_answer_is_not_taken_for_the_same_question_asked_again(relay: Relay) -> None:
+    agent = AskingAgent(relay, "again")
+    first, takes_text = (agent.question()[key] for key in ("id", "text"))
+    assert takes_text  # by its last option
+    assert agent.answer("1", "--question", first).returncode == 0
+    agent.ask_again()
+    again = agent.answer("1", "--question", first)
+    assert (again.returncode, "is now asking something else" in again.stderr) == (2, True)
+    assert [each["chose"] for each in agent.received] == [1]
+    assert agent.answer("2", "--question", agent.question()["id"]).returncode == 0
+
+
 def test_without_a_choice_the_question_is_shown_and_nothing_is_typed(asking: AskingAgent) -> None:
     """R96: without the agent's control characters."""
     before = entries(asking.relay, "Alice")

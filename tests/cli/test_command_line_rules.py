@@ -248,6 +248,7 @@ NO_JSON = {
     "demo": "its output is the agents'",
     "hook": "an agent's own format",
     "mcp": "a protocol of its own",
+    "web": "runs until it is ended",
     "completion": "prints a script",
     "broker run": "runs until it is ended",
     "hooks test": "a filter from JSON to JSON",

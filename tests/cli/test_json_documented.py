@@ -41,11 +41,7 @@ def documented() -> dict[str, dict[str, str]]:
 
     A nested key follows its parent's key and a dot; `*` is any key.
     """
-    return {
-        command: {name: meaning for names, meaning in output.rows().items() for name in names}
-        for output in OUTPUTS
-        for command in output.commands
-    }
+    return {command: output.meanings() for output in OUTPUTS for command in output.commands}
 
 
 def keys_of(value: Any, prefix: str = "") -> Iterator[str]:
@@ -217,6 +213,7 @@ CASES: dict[str, tuple[Callable[[Relay], None] | None, str]] = {
     "reload": (running, "reload --json Ann"),
     "restart": (running, "restart --json Ann"),
     "explain": (running, "explain --json Ann"),
+    "top": (running, "top --json"),
     "stop": (running, "stop --json Ann"),
     "usage": (used, "usage --json"),
     "answer": (asking, "answer --json Alice 1"),

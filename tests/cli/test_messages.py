@@ -6,10 +6,12 @@ import json
 import sqlite3
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from ledgers import send
+from relay.cli import messages
 from relay.cli.main import dispatch
 from relay.home import Home
 from relay.message import Message
@@ -185,6 +187,26 @@ def test_follow_shows_new_messages_and_changed_states(relay: Relay, ledger: Ledg
             assert following() == ("new", "sent")
         finally:
             follower.kill()
+
+
+def test_follow_shows_what_becomes_of_a_message_that_has_waited_long(
+    ledger: Ledger, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("RELAY_HOME", str(home))
+    monkeypatch.setattr(messages, "_FOLLOWED", 1)
+    with ledger:
+        first, *_ = (entry.message for entry in ledger.messages())
+        waiting = [first.id]
+
+        def sleep(_: float) -> None:
+            if not waiting:
+                raise KeyboardInterrupt
+            ledger.drop(waiting.pop())
+
+        monkeypatch.setattr(messages, "time", SimpleNamespace(sleep=sleep))
+        assert dispatch(["messages", "-f", "--json"]) == 130
+    *_, last = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (last["body"], last["state"]) == ("first", "expired")
 
 
 def test_a_file_that_is_not_a_ledger_is_reported(relay: Relay, home: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import sys
 
 import pytest
 from mcp.client.stdio import stdio_client
@@ -204,6 +205,16 @@ def test_a_call_whose_process_dies_fails_alone(relay: Relay) -> None:
         result = client.frame()["result"]
         assert result["isError"] and "its process has ended" in result["content"][0]["text"]
         assert client.call("whoami")
+
+
+def test_a_call_that_meets_a_bug_fails_alone_and_is_logged(relay: Relay) -> None:
+    log = relay.home / "stderr"
+    code = "from relay.cli import mcp; from relay.mcp import calls; del calls.certain; mcp.quick()"
+    command = ["sh", "-c", 'exec "$@" 2>"$0"', str(log), sys.executable, "-c", code]
+    with server(relay, command) as client:
+        assert "relay failed to do that (NameError" in client.refusal("whoami")
+        assert client.request("ping")["result"] == {}
+    assert log.read_text().count("Traceback") == 1
 
 
 def test_a_tool_that_is_not_listed_cannot_be_called(relay: Relay) -> None:

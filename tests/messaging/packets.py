@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import BinaryIO, NamedTuple
 
-CONNACK = 0x20
 PUBLISH = 0x30
-DISCONNECT = b"\xe0\x00"
 KEEPALIVE_SECONDS = 60
 
 _FLAGS = 0x80 | 0x40 | 0x02  # user, password, clean session
 
 
 class Packet(NamedTuple):
-    """A packet. kind: the upper four bits of its first byte, such as CONNACK."""
+    """A packet. kind: the upper four bits of its first byte, such as PUBLISH."""
 
     kind: int
     body: bytes

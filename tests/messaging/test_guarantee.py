@@ -389,6 +389,8 @@ class Network(RuleBasedStateMachine):
             assert message.state is record.seen, "a final state has changed"
         if message.state is State.EXPIRED:
             record.excuses.add("expired")
+        if (message.detail or "").startswith("it had arrived, but"):
+            record.excuses.add("unreported")  # as time jumped over all reports
         record.seen = message.state
 
     # Helpers.

@@ -12,7 +12,7 @@ from typing import TypeVar
 import pytest
 from clocks import Clock
 
-from ledgers import post, send
+from ledgers import cost, post, send
 from relay.errors import MessageRefused
 from relay.message import Message, Priority, State
 from relay.messaging.envelope import Envelope, Receipt, decode, encode
@@ -140,21 +140,6 @@ def test_a_late_copy_of_a_dropped_message_is_not_typed(ledger: Ledger, far: Ledg
     assert state(ledger, sent[0].id) is State.EXPIRED
 
 
-def cost(ledger: Ledger, job: Callable[[], T]) -> tuple[int, T]:
-    """Return the cost of `job`, in steps of SQLite's virtual machine, and its result."""
-    steps = 0
-
-    def count() -> None:
-        nonlocal steps
-        steps += 1
-
-    with ledger.reading() as db:
-        db.set_progress_handler(count, 1)
-        result = job()
-        db.set_progress_handler(None, 1)
-    return steps, result
-
-
 def query_costs(ledger: Ledger) -> dict[str, int]:
     """Return the cost of each of the sessions' frequent queries."""
     queries: dict[str, Callable[[], object]] = {
@@ -174,6 +159,7 @@ def query_costs(ledger: Ledger) -> dict[str, int]:
         "begun": lambda: ledger.inbox.begun(TEAM),
         "the latest": lambda: ledger.messages(limit=2),
         "the latest to": lambda: ledger.messages(to="Bob", limit=2),
+        "those with ids": lambda: ledger.messages(ids=["none", "either"]),
         "stored": lambda: ledger.inbox.stored(TEAM, "Bob"),
     }
     return {name: cost(ledger, query)[0] for name, query in queries.items()}

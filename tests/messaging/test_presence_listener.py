@@ -152,6 +152,7 @@ def test_another_session_takes_over_when_the_listener_is_killed(
     home: Home, far: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However long a listener may hang."""
+    monkeypatch.setattr(presence_listener, "LISTENER_CHECK_EVERY", 0.1)
     monkeypatch.setattr(presence_listener, "HANGS", 3600.0)
 
     async def scenario() -> None:

@@ -18,9 +18,7 @@ from real_agents.install import PACKAGES
 BEGIN, END = "<!-- versions:begin -->", "<!-- versions:end -->"
 HEAD = "| agent | version | passed | failed | tested on |\n|---|---|---|---|---|\n"
 RECEIVED = "<!-- heard:begin -->", "<!-- heard:end -->"
-RECEIVED_HEAD = (
-    "| agent | version | heard once | missed | heard, though none |\n" + HEAD.splitlines()[1] + "\n"
-)
+RECEIVED_HEAD = "| agent | version | read once | missed | read, though none |\n" + HEAD.splitlines()[1] + "\n"
 _AGENT = re.compile(r"\[([a-z]+)")
 
 

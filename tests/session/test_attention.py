@@ -21,16 +21,21 @@ from relay.storage.journal import Journal
 from relay.supervision.events import PhaseEntered
 from relay.supervision.states import Phase
 
+MENU = ("Do you want to proceed?", "❯ 1. Yes", "  2. No")
+UNNUMBERED = ("● I remove it.", "  ┃  △ Permission", "  ┃", "  ┃  $ rm -r x", "  ┃  Once   Always   Reject")
+
 
 class World:
-    """The agent's terminal, its state, and a listener."""
+    """The agent's terminal, its state, and a listener. later: its rows from the second look on."""
 
-    def __init__(self, *rows: str) -> None:
+    def __init__(self, rows: tuple[str, ...] = (), later: tuple[str, ...] = ()) -> None:
         self.rows = rows
+        self.later = later
         self.received: asyncio.Queue[Prompting] = asyncio.Queue()
 
     def screen_text(self) -> list[str]:
-        return list(self.rows)
+        rows, self.rows = self.rows, self.later
+        return list(rows)
 
     def unfinished(self) -> str:
         return ""
@@ -58,24 +63,33 @@ class Items:
 
 
 @pytest.mark.parametrize(
-    ("rows", "text"),
+    ("rows", "later", "matched", "text"),
     [
-        (("Do you want to proceed?", "❯ 1. Yes", "  2. No"), "Do you want to proceed?\n1. Yes\n2. No"),
-        ((), "its hooks say that it asks"),
+        (MENU, MENU, (), "Do you want to proceed?\n1. Yes\n2. No"),
+        ((), MENU, (), "Do you want to proceed?\n1. Yes\n2. No"),
+        (UNNUMBERED, UNNUMBERED, ("┃  △ Permission",), "△ Permission\n$ rm -r x\nOnce   Always   Reject"),
+        ((), (), (), "its hooks say that it asks"),
     ],
-    ids=["drawn", "reported"],
+    ids=["drawn", "reported and then drawn", "without numbers", "only reported"],
 )
 def test_the_text_of_a_prompt_is_its_dialog_or_else_the_reason_for_the_state(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: tuple[str, ...], text: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    rows: tuple[str, ...],
+    later: tuple[str, ...],
+    matched: tuple[str, ...],
+    text: str,
 ) -> None:
     monkeypatch.setattr(attention, "STABLE_FOR", 0.0)
+    monkeypatch.setattr(attention, "DRAWN_WITHIN", 0.1)
 
     async def scene() -> None:
-        bus, world = EventBus(), World(*rows)
+        bus, world = EventBus(), World(rows, later)
         terminal, state = cast(AgentTerminal, world), cast(AgentState, world)
         bus.add(Attention(bus, Journal(tmp_path / "journal", "s", "Ann"), terminal, state))
         bus.add(world)
-        verdict = Verdict(Readiness.PROMPTING, "its hooks say that it asks", kind=PromptKind.PERMISSION)
+        why = "its hooks say that it asks"
+        verdict = Verdict(Readiness.PROMPTING, why, kind=PromptKind.PERMISSION, lines=matched)
         bus.publish(StateChanged("ready", "prompting", verdict))
         assert await world.received.get() == Prompting(kind="permission", text=text)
 

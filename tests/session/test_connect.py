@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import CancelledError
 from pathlib import Path
 from subprocess import PIPE
 from typing import Any
@@ -20,18 +21,14 @@ import relay as package
 from relay import RelayError
 from relay.control.sessions import call, socket_of
 from relay.errors import NameInUse, UnknownRecipient, UsageError
-from relay.eventbus import EventBus, answers, handles
 from relay.features.mailbox import WINDOW
-from relay.features.program_inbox import MessageLoop, ProgramInbox
+from relay.features.program_inbox import ProgramInbox
 from relay.home import Home
-from relay.injection.events import Inject, InjectionEnded, MayBegin
-from relay.injection.injection import Injection
 from relay.membership import ProgramMember
-from relay.message import Message, State
-from relay.messaging.events import MessageGiven
+from relay.message import State
 from relay.messaging.ledger import Ledger
 from session.fake_agent import FakeAgent, messages, ps
-from support import Relay, many, wait_until
+from support import PATIENCE, Relay, many, wait_until
 
 
 @pytest.fixture(autouse=True)
@@ -362,40 +359,23 @@ def test_a_wait_that_is_cancelled_loses_no_message(relay: Relay) -> None:
     assert asyncio.run(main()) == ["hello"]
 
 
-def test_a_message_that_came_as_its_loop_was_cancelled_goes_to_the_next_loop() -> None:
-    outcomes: list[str] = []
+def test_a_message_that_came_as_its_loop_was_cancelled_goes_to_the_next_loop(
+    relay: Relay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take = ProgramInbox.take
 
-    class Mail:
-        def __init__(self, bus: EventBus) -> None:
-            self.bus = bus
+    async def cancelled(*arguments: Any) -> None:
+        await take(*arguments)
+        raise asyncio.CancelledError
 
-        @answers(MayBegin)
-        async def begin(self, question: MayBegin, _: object) -> None:
-            given = Message(question.injection.id, "Alice", "ci", question.injection.text, 0.0)
-            self.bus.publish(MessageGiven(given, begins=True))
-
-        @handles(InjectionEnded)
-        def ended(self, event: InjectionEnded) -> None:
-            outcomes.append(f"{event.injection.id} {event.outcome.result}")
-
-    async def main() -> None:
-        bus = EventBus()
-        inbox = ProgramInbox(bus)
-        for feature in (inbox, Mail(bus)):
-            bus.add(feature)
-        for id in ("first", "second"):
-            bus.publish(Inject(Injection(id, "text", "Alice")))
-        loop, other = MessageLoop(1), MessageLoop(2)
-        first = await inbox.take(loop, None)
-        assert first is not None and first.id == "first"
-        loop.given = first.id
-        second = await inbox.take(loop, None)
-        assert second is not None and second.id == "second"
-        inbox.finish(loop)  # it never got the second
-        again = await inbox.take(other, None)
-        assert again is not None and again.id == "second"
-        other.given = again.id
-        inbox.close(done=True)
-        assert outcomes == ["first injected", "second injected"]
-
-    asyncio.run(main())
+    with package.connect("ci") as me:
+        relay("send", "ci", "first")
+        loop = me.messages()
+        assert next(loop).body == "first"
+        relay("send", "ci", "second")
+        with monkeypatch.context() as patch, pytest.raises(CancelledError):
+            patch.setattr(ProgramInbox, "take", cancelled)
+            next(loop)
+        again = next(me.messages(timeout=PATIENCE), None)
+        assert again is not None and again.body == "second"
+    assert states(relay) == ["injected", "injected"]

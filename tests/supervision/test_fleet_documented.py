@@ -23,7 +23,8 @@ TABLES = {
 
 
 def row(name: str, key: TableKey) -> str:
-    return f"| `{name}` | {key.kind.form} | {f'`{key.default}`' if key.default else ''} | {key.help} |"
+    value = re.sub(r"^(an? |the )?(number of )?", "", key.kind.form).removesuffix(", 0 or more")
+    return f"| `{name}` | {value} | {f'`{key.default}`' if key.default else ''} | {key.help} |"
 
 
 def table_below(title: str) -> list[str]:

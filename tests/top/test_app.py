@@ -182,13 +182,13 @@ def test_nothing_is_stopped_or_restarted_unless_you_say_yes(monkeypatch: pytest.
 
 ASKED = {
     "id": "1f", "kind": "other", "selected": 2, "lines": ["Go \x1b[31mon?"],
-    "options": [{"number": 1, "text": "yes"}, {"number": 2, "text": "no\x07"}],
+    "options": [{"number": 1, "text": "yes"}, {"number": 2, "text": "no\x07"}], "text": False,
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("keys", "answer"),
-    [(["1"], "1"), (["enter"], "2"), (["up", "enter"], "1"), (["3", "x", "escape"], None)],
+    [(["1"], "1"), (["enter"], "2"), (["up", "enter"], "1"), (["3", "x", "t", "escape"], None)],
     ids=["number", "Enter", "arrow", "Esc"],
 )
 def test_a_question_is_answered_by_number_or_by_choosing(keys: list[str], answer: str | None) -> None:

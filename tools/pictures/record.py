@@ -5,29 +5,19 @@ Nothing is kept of this machine: a recording's header is replaced, and no path i
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import pexpect
 
 from relay.recording.asciicast import Cast, CastEvent, Header
+from tools.pictures.stage import AGENT, STORIES, fresh_home, until
 
-_FOLDER = Path(__file__).parent
-_AGENT = (sys.executable, str(_FOLDER / "agent.py"))
-_RELAY = (sys.executable, "-m", "relay")
 _PANE = (54, 9)  # columns and rows of each of two agents
 _LIST = (96, 20)  # columns and rows of `relay top`
 _FLEET = ("Lead", "Ann", "Ben", "Cleo", "Dan")
-_NOT_YET = {"", "starting", "unresponsive"}  # states of a session that may not record yet
 _LEFT = "\x1b[?1049l"  # a full-screen program leaves its screen (xterm ctlseqs, DECRST)
-_PATIENCE = 60.0  # seconds for anything to happen
 
 
 def record(out: Path) -> None:
@@ -38,17 +28,17 @@ def record(out: Path) -> None:
 
 
 def _record_two_agents(out: Path) -> None:
-    with _home() as home:
+    with fresh_home() as home:
         start = home.path / "start"
         children = []
         for name in ("Bob", "Alice"):
-            story = _FOLDER / "stories" / f"{name.lower()}.txt"
+            story = STORIES / f"{name.lower()}.txt"
             clock = home.path / f"{name}.clock"
-            command = [*_AGENT, str(story), "--clock", str(clock), "--after", str(start)]
+            command = [*AGENT, str(story), "--clock", str(clock), "--after", str(start)]
             children.append(home.spawn(_PANE, "wrap", "-n", name, *command))
             home.wait_for(name)
         start.touch()
-        _until(lambda: home.said("Alice", "Merged"), children)
+        until(lambda: home.said("Alice", "Merged"), children)
         time.sleep(0.5)  # what was said last is recorded
         home("stop", "--all")
         for child in children:
@@ -59,11 +49,11 @@ def _record_two_agents(out: Path) -> None:
 
 
 def _record_fleet(out: Path) -> None:
-    with _home() as fleet:
+    with fresh_home() as fleet:
         start = fleet.path / "start"
         lines = ["[fleet]", 'team = "shop"', "start_interval = 0"]
         for name in _FLEET:
-            command = [*_AGENT, str(_FOLDER / "stories" / f"{name.lower()}.txt"), "--after", str(start)]
+            command = [*AGENT, str(STORIES / f"{name.lower()}.txt"), "--after", str(start)]
             lines += [f"[agents.{name}]", f"run = {command!r}"]
         (fleet.path / "relay.toml").write_text("\n".join(lines) + "\n")
         fleet("trust", "relay.toml")
@@ -72,9 +62,9 @@ def _record_fleet(out: Path) -> None:
             fleet.wait_for(name)
         child = fleet.spawn(_LIST, "top")
         events = _Events(child)
-        _until(lambda: b"5 agents" in events.seen(), [])
+        until(lambda: b"5 agents" in events.seen())
         start.touch()
-        _until(lambda: events.seen() and fleet.said("Ben", "npm install"), [])
+        until(lambda: events.seen() and fleet.said("Ben", "npm install"))
         events.read(2)
         child.send("\x1b[H")  # Home: the agent that needs the user
         events.read(3)
@@ -82,94 +72,6 @@ def _record_fleet(out: Path) -> None:
         events.read(1)
         fleet("down")
         _write(out / "fleet.cast", Header(*_LIST, title="relay top"), events.found)
-
-
-class _Home:
-    """A home of relay's own, and the `relay` command in it."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        kept = {name: value for name, value in os.environ.items() if name in {"PATH", "PYTHONPATH"}}
-        self._environment = kept | {
-            "HOME": str(path),
-            "RELAY_HOME": str(path),
-            "LC_ALL": "C.UTF-8",
-            "SHELL": "/bin/sh",
-            "TERM": "xterm-256color",
-        }
-
-    def __call__(self, *arguments: str) -> str:
-        """Run the command and return what it printed; raise CalledProcessError if it failed."""
-        command = [*_RELAY, *arguments]
-        return subprocess.run(
-            command, cwd=self.path, env=self._environment, check=True, stdout=subprocess.PIPE, text=True
-        ).stdout
-
-    def spawn(self, size: tuple[int, int], *arguments: str) -> pexpect.spawn:
-        """Start the command in a terminal of `size`, columns and rows."""
-        environment: Mapping[str, str] = self._environment
-        return pexpect.spawn(
-            _RELAY[0],
-            [*_RELAY[1:], *arguments],
-            cwd=self.path,
-            env=environment,
-            dimensions=size[::-1],
-            timeout=_PATIENCE,
-        )
-
-    def wait_for(self, name: str) -> None:
-        """Return once the session of `name` is ready to record what the agent does next."""
-        _until(lambda: self._state(name) not in _NOT_YET and self.recordings(name))
-
-    def _state(self, name: str) -> str:
-        found = json.loads(self("ps", "--json"))
-        return next((str(each["state"]) for each in found if each["name"] == name), "")
-
-    def said(self, name: str, text: str) -> bool:
-        """Return True once `text` is on the screen of agent `name`."""
-        return text in self("peek", name)
-
-    def recording(self, name: str) -> Path:
-        (found,) = self.recordings(name)
-        return found
-
-    def recordings(self, name: str) -> list[Path]:
-        return [*self.path.glob(f"state/recordings/*/{name}-*.cast")]
-
-
-@contextmanager
-def _home() -> Iterator[_Home]:
-    with tempfile.TemporaryDirectory(prefix="relay-", ignore_cleanup_errors=True) as folder:
-        home = _Home(Path(folder))
-        try:
-            yield home
-        finally:
-            home("stop", "--all", "--now")
-            home("broker", "stop")
-
-
-def _until(condition: object, children: list[pexpect.spawn] | None = None) -> None:
-    """Return once `condition()` holds; read meanwhile what `children` print."""
-    assert callable(condition)
-    deadline = time.monotonic() + _PATIENCE
-    while not condition():
-        if time.monotonic() > deadline:
-            raise TimeoutError("what is to be recorded has not happened.")
-        for child in children or []:
-            _read(child, 0)
-        time.sleep(0.05)
-
-
-def _read(child: pexpect.spawn, seconds: float) -> None:
-    """Read what `child` prints for so long."""
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            child.read_nonblocking(65536, max(0.0, deadline - time.monotonic()))
-        except pexpect.TIMEOUT:
-            pass
-        if time.monotonic() >= deadline:
-            return
 
 
 class _Events:

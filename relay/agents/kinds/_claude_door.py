@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from relay.agents.door import HOLDING, Door, Offer, OfferState, Site
+from relay.agents.door import Door, Offer, OfferState, Site
 from relay.agents.kinds.claude import INBOUND, folder_of, inbound
 from relay.agents.transcript_lines import dict_of, dicts, object_in, text_of
 from relay.text import one_line
@@ -35,6 +35,7 @@ _BARE = re.compile(r"[^\w .@#-]")
 class ClaudeDoor(Door):
     limit = 1 << 19  # it resets the connection beyond 1 MiB, and JSON may need twice the bytes
     foreign = True
+    setting = INBOUND
 
     def __init__(self, site: Site) -> None:
         super().__init__(site)
@@ -51,9 +52,8 @@ class ClaudeDoor(Door):
             return "its session has no messaging socket (Claude Code has one from 2.1.224)"
         return ""
 
-    def held(self) -> str:
-        setting = inbound(self.site.env, directory=self.site.directory)
-        return f"you have set {INBOUND} to {setting}" if setting in HOLDING else ""
+    def inbound(self) -> str:
+        return inbound(self.site.env, directory=self.site.directory)
 
     def idle(self) -> bool | None:
         status = self._entry().get("status")

@@ -9,36 +9,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from relay.agents.door import Site
-from relay.agents.kinds.claude import folder_of, without_envelope
-from relay.agents.peers import Peer, PeerList, basics
+from relay.agents.kinds.claude import without_envelope
+from relay.agents.peers import PeerList
 from relay.agents.transcript_lines import text_of
-
-PROTOCOL = 1
 
 
 class ClaudePeers(PeerList):
     address = "messagingSocketPath"
     id = "msg_id"
+    format = "peerProtocol", 1
 
-    def __init__(self, site: Site) -> None:
-        super().__init__(site, folder_of(site.env) / "sessions")
+    def usable(self, own: Mapping[str, Any]) -> bool:
+        return bool(text_of(own.get("pidDomain")))
 
-    def unknown(self, own: Mapping[str, Any]) -> str:
-        if own.get("peerProtocol") == PROTOCOL and text_of(own.get("pidDomain")):
-            return ""
-        version = text_of(own.get("version"))
-        return f"sessions of Claude Code {version} do not speak protocol {PROTOCOL}, which relay knows"
-
-    def record(self, peer: Peer, own: Mapping[str, Any]) -> dict[str, Any]:
-        return {
-            **basics(peer),
-            "peerProtocol": PROTOCOL,
-            "kind": "interactive",
-            "entrypoint": "relay",
-            "pidDomain": own["pidDomain"],
-            self.address: peer.socket,
-        }
+    def details(self, own: Mapping[str, Any], ticks: str) -> dict[str, Any]:
+        return {"kind": "interactive", "entrypoint": "relay", "pidDomain": own["pidDomain"]}
 
     def body(self, content: str) -> str:
         return without_envelope(content)

@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from relay.agents.door import Door, Offer, OfferState, Site
-from relay.agents.hook_setup import expanded
-from relay.agents.kinds.codex import PROGRAM
+from relay.agents.kinds.codex import PROGRAM, home_of
 from relay.agents.transcript_lines import dict_of, dicts, object_in, text_of
 
 END_TIMEOUT = 2.0
@@ -41,8 +40,7 @@ class CodexDoor(Door):
         super().__init__(site)
         self._program = Path(site.directory, PROGRAM)
         self._offered = Path(site.directory, "offered")  # the last offer, and its conversation
-        home = site.env.get("CODEX_HOME") or f"{site.env.get('HOME', '~')}/.codex"
-        self._locks = expanded(home) / "thread-writer-locks"
+        self._locks = home_of(site.env) / "thread-writer-locks"
         self._left = OfferState.UNKNOWN  # what became of the last text when its user left the conversation
 
     def closed(self) -> str:

@@ -19,7 +19,7 @@ from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 from typing import Any
 
-from relay.agents.door import HOLDING, Door, Offer, OfferState, Site, path_of
+from relay.agents.door import Door, Offer, OfferState, Site, path_of
 from relay.agents.kinds.qwen import INBOUND, home_of, inbound
 from relay.agents.transcript_lines import dict_of, dicts, object_in, text_of
 from relay.text import one_line
@@ -55,6 +55,7 @@ class QwenDoor(Door):
     hook_proves = False
     hook_stops = False
     foreign = True
+    setting = f"agents.{INBOUND}"
 
     def __init__(self, site: Site) -> None:
         super().__init__(site)
@@ -70,9 +71,8 @@ class QwenDoor(Door):
             return "its session has no inbox (Qwen Code has one from 0.23.0)"
         return ""
 
-    def held(self) -> str:
-        setting = inbound(self.site.env)
-        return f"you have set agents.{INBOUND} to {setting}" if setting in HOLDING else ""
+    def inbound(self) -> str:
+        return inbound(self.site.env)
 
     def pause(self) -> float:
         return max(self._free - time.monotonic(), 0.0)

@@ -8,36 +8,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from relay.agents.door import Site
-from relay.agents.kinds.qwen import home_of
-from relay.agents.peers import Peer, PeerList, basics
+from relay.agents.peers import PeerList
 from relay.agents.transcript_lines import text_of
-
-SCHEMA = 1
 
 
 class QwenPeers(PeerList):
     address = "ipcPath"
     id = "msgId"
+    format = "schemaVersion", 1
 
-    def __init__(self, site: Site) -> None:
-        super().__init__(site, home_of(site.env) / "sessions")
+    def usable(self, own: Mapping[str, Any]) -> bool:
+        return ":" in text_of(own.get("procStart"))
 
-    def unknown(self, own: Mapping[str, Any]) -> str:
-        if own.get("schemaVersion") == SCHEMA and ":" in text_of(own.get("procStart")):
-            return ""
-        version = text_of(own.get("qwenVersion"))
-        return f"records of Qwen Code {version} do not have schema {SCHEMA}, which relay knows"
-
-    def record(self, peer: Peer, own: Mapping[str, Any]) -> dict[str, Any]:
-        found = basics(peer)
+    def details(self, own: Mapping[str, Any], ticks: str) -> dict[str, Any]:
         boot = text_of(own["procStart"]).partition(":")[0]
         return {
-            **found,
-            "schemaVersion": SCHEMA,
-            "procStart": f"{boot}:{found['procStart']}",
+            "procStart": f"{boot}:{ticks}",
             "pidNs": own.get("pidNs"),
             "qwenVersion": None,
             "kind": "external",
-            self.address: peer.socket,
         }

@@ -127,7 +127,7 @@ class Claude(AgentKind):
         version = installed(run, "/claude-code")
         if version < numbers(self.mcp_since) or _without_servers(run) or _has_own_server(run):
             return None
-        path = run.file("mcp.json", {"mcpServers": {mcp_server.NAME: mcp_server.stdio()}})
+        path = mcp_server.config_file(run)
         tools = ",".join(f"mcp__{mcp_server.NAME}__{tool}" for tool in mcp_server.UNASKED)
         # Each of the two takes all words up to the next flag; the flag of `prepare` follows.
         return run.flagged("--mcp-config", path, "--allowedTools", tools)
@@ -145,7 +145,7 @@ class Claude(AgentKind):
     def peers(self, site: Site) -> PeerList:
         from relay.agents.kinds._claude_peers import ClaudePeers
 
-        return ClaudePeers(site)
+        return ClaudePeers(site, folder_of(site.env) / "sessions")
 
     def reader(self) -> LineReader:
         return _said

@@ -18,8 +18,10 @@ import re
 import shutil
 import tomllib
 import uuid
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relay.agents import hook_event, hook_reply, mcp_server
@@ -146,6 +148,11 @@ class Codex(AgentKind):
         return _Usage(totals)
 
 
+def home_of(env: Mapping[str, str]) -> Path:
+    """Return the folder of the user's settings and conversations."""
+    return expanded(env.get("CODEX_HOME") or f"{env.get('HOME', '~')}/.codex")
+
+
 def _without_daemon(run: Run) -> list[str]:
     """Return the flag for a run whose own process takes what is queued, and note the program for its door."""
     program = shutil.which(run.command[run.at or 0], path=run.env.get("PATH"))
@@ -164,8 +171,7 @@ def _has_own_server(run: Run) -> bool:
     """Return True if the user has a server of the same name, which ours would change."""
     if any(re.match(rf"mcp_servers(\.{mcp_server.NAME}\b|\s*=)", each) for each in run.arguments):
         return True
-    folder = expanded(run.env.get("CODEX_HOME") or f"{run.env.get('HOME', '~')}/.codex")
-    for file in (folder / "config.toml", *mcp_server.project_files(run, ".codex/config.toml")):
+    for file in (home_of(run.env) / "config.toml", *mcp_server.project_files(run, ".codex/config.toml")):
         with suppress(OSError, ValueError):
             if mcp_server.NAME in dict_of(tomllib.loads(file.read_text("utf-8")).get("mcp_servers")):
                 return True

@@ -14,23 +14,22 @@ import json
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from relay.agents import hook_event, mcp_server
 from relay.agents.hook_event import NativeEvent, NativeName
 from relay.agents.hook_reply import Reply
-from relay.agents.hook_setup import Prepared, Run, call, entries, expanded, installed, plugin_options
+from relay.agents.hook_setup import Prepared, Run, call, check_version, entries, expanded, plugin_options
 from relay.agents.kind import AgentKind, Markers
 from relay.agents.profile import PromptKind
 from relay.agents.transcript_lines import Failed, LineReader, Said, dict_of, numbered, object_in, text_of
 from relay.agents.usage import Charge, OneCharge, UsageFormat, charge_of
 from relay.dataclass import replace
-from relay.errors import ConfigError
 
 if TYPE_CHECKING:
     from relay.agents.door import Door, Site
 
-OLDEST = (1, 0, 102)
+OLDEST = "1.0.102"
 
 _COMMANDS = frozenset(
     {
@@ -86,8 +85,8 @@ class Copilot(AgentKind):
     forgets_prompts = True
     decides_after_hook = True
     prompt = re.compile(rb'"type":"user\.message"')
-    door_since = "1.0.102"
-    mcp_since = "1.0.102"
+    door_since = OLDEST
+    mcp_since = OLDEST
     markers = Markers(
         "COPILOT_CLI",
         ("COPILOT_AGENT_SESSION_ID", "COPILOT_CLI_BINARY_VERSION", "COPILOT_CLI_RESOLVED_DIST_DIR"),
@@ -101,12 +100,7 @@ class Copilot(AgentKind):
         """Return the command with the plug-in. Raise ConfigError for a Copilot CLI that is too old."""
         if run.arguments[:1] and run.arguments[0] in _COMMANDS:
             return Prepared(list(run.command), run.env)
-        version = installed(run, "/copilot")
-        if version and version < OLDEST:
-            raise ConfigError(
-                f"relay's plug-in needs Copilot CLI {'.'.join(map(str, OLDEST))} or later; for this version, "
-                "relay reads the screen instead"
-            )
+        check_version(run, "/copilot", OLDEST, "relay's plug-in needs Copilot CLI")
         hooks = {"version": 1, "hooks": entries(self, run.directory)}
         plugin = {"name": "relay", "version": "1.0.0", "hooks": "hooks.json", "extensions": "extensions"}
         run.file("hooks.json", hooks)
@@ -124,7 +118,7 @@ class Copilot(AgentKind):
         """Add `--additional-mcp-config @FILE`, and the tools that need no permission."""
         if _without_server(run):
             return None
-        path = run.file("mcp.json", {"mcpServers": {mcp_server.NAME: mcp_server.stdio()}})
+        path = mcp_server.config_file(run)
         tools = ",".join(f"{mcp_server.NAME}({tool})" for tool in mcp_server.UNASKED)
         return run.flagged(_SERVERS, f"@{path}", f"--allow-tool={tools}")
 
@@ -155,12 +149,10 @@ class Copilot(AgentKind):
         return _said
 
     def failure(self, line: bytes) -> Failed | None:
-        if b'"session.error"' not in line:
+        entry = _entry(line, "session.error")
+        if not entry or entry.get("agentId"):
             return None
-        entry = object_in(line)
         data = dict_of(entry.get("data"))
-        if entry.get("type") != "session.error" or entry.get("agentId"):
-            return None
         code, id, time = text_of(data.get("errorType")), text_of(entry.get("id")), _time(entry)
         return Failed(text_of(data.get("message")), code, id, time)
 
@@ -204,23 +196,25 @@ def _time(entry: dict[str, object]) -> str:
     return text_of(entry.get("timestamp"))
 
 
+def _entry(line: bytes, type: str) -> dict[str, Any]:
+    """Return the entry in a line of the transcript, if it is of this type, else {}."""
+    entry = object_in(line) if f'"{type}"'.encode() in line else {}
+    return entry if entry.get("type") == type else {}
+
+
 def _said(line: bytes) -> list[Said]:
-    if b'"assistant.message"' not in line:
+    entry = _entry(line, "assistant.message")
+    if not entry:
         return []
-    entry = object_in(line)
     data = dict_of(entry.get("data"))
-    if entry.get("type") != "assistant.message":
-        return []
     text, id = text_of(data.get("content")), text_of(data.get("messageId"))
     return numbered(iter([text]), id, _time(entry), text_of(entry.get("agentId")))
 
 
 class _Usage(OneCharge):
     def charge(self, line: bytes) -> Charge | None:
-        if b'"session.usage_record"' not in line:
-            return None
-        entry = object_in(line)
-        if entry.get("type") != "session.usage_record":
+        entry = _entry(line, "session.usage_record")
+        if not entry:
             return None
         usage = dict_of(dict_of(entry.get("data")).get("usage"))
         keys = ("inputTokens", "cacheReadTokens", "outputTokens", "", "")  # its output includes thoughts

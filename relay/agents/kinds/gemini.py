@@ -19,14 +19,7 @@ from pathlib import Path
 
 from relay.agents import hook_event, mcp_server
 from relay.agents.hook_event import NativeName
-from relay.agents.hook_setup import (
-    TIMEOUT,
-    Prepared,
-    Run,
-    entries,
-    handler,
-    with_defaults,
-)
+from relay.agents.hook_setup import TIMEOUT, Prepared, Run, entries, handler, with_defaults
 from relay.agents.kind import AgentKind, Markers
 from relay.agents.named_transcripts import Named, iso
 from relay.agents.profile import PromptKind

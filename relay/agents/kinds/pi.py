@@ -12,23 +12,23 @@ from typing import TYPE_CHECKING
 
 from relay.agents import hook_event, hook_reply, mcp_server
 from relay.agents.hook_event import NativeName
-from relay.agents.hook_setup import Prepared, Run, installed, plugin_options
+from relay.agents.hook_setup import Prepared, Run, check_version, installed, plugin_options
 from relay.agents.kind import Markers
 from relay.agents.kinds.relay import RelayDialect
 from relay.agents.version import numbers
-from relay.errors import ConfigError
 
 if TYPE_CHECKING:
     from relay.agents.door import Door, Site
 
 FLAG = "--extension"
 
-OLDEST = (0, 65)
+OLDEST = "0.65"
 """The first version with the events that pi.mjs needs. Before 0.35, pi would take FILE for a prompt."""
 
 _COMMANDS = frozenset({"auth", "config", "install", "list", "remove", "uninstall", "update"})
 """First arguments that start no agent, and must remain first."""
 
+_PACKAGE = "/pi-coding-agent"
 _EXTENSION = Path(__file__).with_name("pi.mjs")
 
 _SERVER = """\
@@ -51,7 +51,7 @@ class Pi(RelayDialect):
         **hook_reply.REPLIES,
         NativeName.TOOL_PRE: frozenset({"context", "deny", "input", "notice"}),
     }
-    door_since = "0.65"
+    door_since = OLDEST
     mcp_since = "0.99"
     markers = Markers("PI_CODING_AGENT", (), ("AI_AGENT",))
 
@@ -59,12 +59,7 @@ class Pi(RelayDialect):
         """Return `pi ARG...` as `pi --extension FILE ARG...`. Raise ConfigError for a pi that is too old."""
         if run.arguments[:1] and run.arguments[0] in _COMMANDS:
             return Prepared(list(run.command), run.env)
-        version = installed(run, "/pi-coding-agent")
-        if version and version < OLDEST:
-            raise ConfigError(
-                f"relay's extension needs pi {'.'.join(map(str, OLDEST))} or later; for this version, relay "
-                "reads the screen instead"
-            )
+        check_version(run, _PACKAGE, OLDEST, "relay's extension needs pi")
         source = f"import extension from {json.dumps(run.copy(_EXTENSION))}\n"
         source += f"export default extension({json.dumps(plugin_options(run))})\n"
         return Prepared(
@@ -73,12 +68,9 @@ class Pi(RelayDialect):
 
     def connect(self, run: Run) -> Run | None:
         """Add another extension; a server of the user's with the same name takes precedence."""
-        if installed(run, "/pi-coding-agent") < numbers(self.mcp_since):
+        if installed(run, _PACKAGE) < numbers(self.mcp_since):
             return None
-        server = {
-            **mcp_server.stdio(),
-            "exposure": "direct",
-        }  # otherwise, the model has to look for its tools
+        server = {**mcp_server.stdio(), "exposure": "direct"}  # or else, the model has to look for its tools
         source = _SERVER.replace("NAME", json.dumps(mcp_server.NAME)).replace("SERVER", json.dumps(server))
         return run.flagged(FLAG, run.write("relay_mcp.js", source))
 

@@ -18,16 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from relay.agents import hook_event, hook_reply, mcp_server
 from relay.agents.hook_event import NativeName
-from relay.agents.hook_setup import (
-    TIMEOUT,
-    Prepared,
-    Run,
-    entries,
-    expanded,
-    handler,
-    read,
-    with_defaults,
-)
+from relay.agents.hook_setup import TIMEOUT, Prepared, Run, entries, expanded, handler, read, with_defaults
 from relay.agents.kind import AgentKind, Markers
 from relay.agents.profile import PromptKind
 from relay.agents.transcript_lines import LineReader, Said, dict_of, dicts, numbered, object_in, text_of
@@ -107,7 +98,7 @@ class Qwen(AgentKind):
     def peers(self, site: Site) -> PeerList:
         from relay.agents.kinds._qwen_peers import QwenPeers
 
-        return QwenPeers(site)
+        return QwenPeers(site, home_of(site.env) / "sessions")
 
     def reader(self) -> LineReader:
         return _Messages().read
