@@ -68,8 +68,8 @@ x: stop it    p: let it continue, if it is held
 f: fold or unfold the agents of its team
 i: your inbox    q, Ctrl-C: quit
 
-NEW: unread items in your inbox. An agent needs you if it has a question,
-has failed, is held, or does not answer.
+NEW: unread items in your inbox.
+An agent needs you if it asks, has failed, is held, or does not answer.
 For a screen reader, `relay inbox --follow` prints lines."""
 
 
