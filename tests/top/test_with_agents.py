@@ -15,12 +15,11 @@ from textual.pilot import Pilot
 
 from relay.control.board import look
 from relay.home import Home
-from relay.top import command
 from relay.top.app import Top
 from relay.top.choice_list import ChoiceList
 from relay.top.dialogs import Dialog, QuestionDialog
 from session.fake_agent import FakeAgent, events, ps
-from support import Relay, eventually, processes_of, wait_until
+from support import Relay, eventually, wait_until
 
 Drive = Callable[[Top, Pilot[int]], Awaitable[None]]
 MENU = Path(__file__).parent.parent / "fakes" / "agent_menu.py"
@@ -182,20 +181,6 @@ def test_the_chosen_agents_screen_is_live(relay: Relay) -> None:
         await twice(top, "a new session")
 
     drive(see, "five")
-
-
-def test_a_command_ends_with_relay_top(relay: Relay) -> None:
-    def runs() -> bool:
-        return any("--follow" in line for line in processes_of(relay.home).values())
-
-    async def leave() -> None:
-        running = asyncio.create_task(command.run("inbox", "--follow"))
-        await eventually(runs)
-        running.cancel()
-        await asyncio.wait([running])
-        assert running.cancelled() and not runs()
-
-    asyncio.run(leave())
 
 
 def test_an_item_of_the_inbox_is_read_and_done(relay: Relay) -> None:
