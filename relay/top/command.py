@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from asyncio.subprocess import PIPE
+from contextlib import suppress
 
 from relay.dataclass import dataclass
 from relay.home import PYTHON
 from relay.text import visible
 from relay.top.remote import RemoteHost
+
+ENDS = 1.0
+"""Seconds to wait for the end of a killed command: its children may have its output open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +34,13 @@ async def run(*words: str, text: str = "", on: RemoteHost | None = None) -> Comm
     """Run `relay WORDS`, `on` another host if given. text: its standard input; others can see the words."""
     argv = [*PYTHON, "-m", "relay", *words] if on is None else on.command(*words)
     process = await asyncio.create_subprocess_exec(*argv, stdin=PIPE, stdout=PIPE, stderr=PIPE)
-    output, error = await process.communicate(text.encode("utf-8", "replace"))
+    try:
+        output, error = await process.communicate(text.encode("utf-8", "replace"))
+    except asyncio.CancelledError:  # the user leaves; what a session was asked to do, it does
+        process.kill()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(process.communicate(), ENDS)
+        raise
     return CommandOutput(
         output.decode("utf-8", "replace"), error.decode("utf-8", "replace"), process.returncode == 0
     )
