@@ -159,12 +159,12 @@ OUTPUTS = (
         },
     ),
     Output(
-        ("stop", "restart", "reload", "resume", "forget", "down"),
+        ("stop", "restart", "reload", "resume", "forget", "hold", "down"),
         "A list of agents.",
         {
             "name, team, error": "",
-            "outcome": "`ended`, `killed`, `restarted`, `reloaded`, `resumed`, `forgotten`, `not running` "
-            "or `failed`",
+            "outcome": "`ended`, `killed`, `restarted`, `reloaded`, `resumed`, `forgotten`, `held`, "
+            "`not running` or `failed`",
             "agent_pid": "only with `restarted`: the agent's new process",
             "resumed": "only with `restarted`: whether it continues its conversation",
             "session_pid": "only with `reloaded`: the new session process",

@@ -20,7 +20,7 @@ from relay.names import suggest
 from relay.text import visible
 
 GROUPS = {
-    "Run agents": ("wrap", "attach", "stop", "restart", "resume", "reload", "forget"),
+    "Run agents": ("wrap", "attach", "hold", "stop", "restart", "resume", "reload", "forget"),
     "See and answer": ("top", "web", "ps", "next", "answer", "inbox"),
     "Run a fleet": ("init", "up", "down", "spawn", "service"),
     "Talk": ("send", "messages", "retry", "drop", "release", "join", "leave", "channels"),

@@ -75,6 +75,7 @@ EFFECTS = {
     "leave": "`relay channels` lists the members",
     "stop": "`relay ps` shows whether it is running",
     "restart": "`relay ps` shows its process",
+    "hold": "`relay explain {}` shows whether it is held",
     "release": "`relay explain {}` shows whether it is held",
     "spawn": "`relay ps` shows whether it is running",
     "dismiss": "`relay ps` shows whether it is running",

@@ -1,6 +1,6 @@
 """Holds a running agent, or all agents of its account: they get nothing more until the user releases them.
 
-Hold        ─→ noted, HELD, escalated
+Hold, or `relay hold` ─→ noted, HELD, escalated unless by the user
                ─→ the user's prompt, `relay release --agent`, `relay restart` ─→ HoldOver
 HoldAccount ─→ the account's file, escalated once, by the first agent to hold it
                ─→ a turn that began after the hold and ended well, `relay release --account` ─→ AccountFreed
@@ -47,6 +47,9 @@ from relay.tasks import Tasks
 from relay.terminal.events import AgentExited, KeyChosen, Notify
 from relay.text import one_line
 
+BY_USER = "was put on hold by you"
+"""The reason of `relay hold`."""
+
 WARN = 0.8
 """The fraction of a cap at which the user is warned."""
 
@@ -88,13 +91,13 @@ class Holds:
     def hold(self, event: Hold) -> None:
         if self._reason:
             return
-        known = self._notes.read().get("reason") == event.reason
+        known = event.reason == BY_USER or self._notes.read().get("reason") == event.reason
         self._reason = event.reason
         self._notes.write({"reason": event.reason})
         self._bus.publish(PhaseEntered(Phase.HELD, event.reason, note=f"held until you {self._way_out}"))
         what, how = f"{self._name} {event.reason}, and is held.", f"To let it continue, {self._way_out}."
         if known:
-            self._bus.publish(AddItem("held", f"{what} {how}"))
+            self._bus.publish(AddItem("held", f"{what} {how}", quiet=event.reason == BY_USER))
         else:
             self._bus.publish(Escalate(what, how, "held"))
 
@@ -117,6 +120,13 @@ class Holds:
     @handles(AgentExited)
     def exited(self, _: AgentExited) -> None:
         self._exited = True
+
+    @operation("hold")
+    async def hold_for_user(self, _: Request) -> Answer:
+        """Give the agent nothing more until the user releases it."""
+        held = bool(self._reason)
+        self._bus.publish(Hold(BY_USER))
+        return {"held": held}
 
     @operation("release")
     async def release(self, _: Request) -> Answer:

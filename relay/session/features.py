@@ -598,7 +598,7 @@ FEATURES: dict[str, Factory] = {
         Policy(core.setup.settings.allow),
     ),
     # Those that may refuse a delivery (MayBegin) come before those that record that it begins.
-    "holds": _supervised(lambda core: Holds(core.bus, _notebook(core, "hold"), name=core.session.name)),
+    "holds": lambda core: Holds(core.bus, _notebook(core, "hold"), name=core.session.name),
     "account": _supervised(
         lambda core: AccountWatch(
             core.bus,

@@ -42,7 +42,7 @@ from relay.top.remote import RemoteHost
 from relay.top.rows import RESET, UNDERLINE, Fold, ListRow, brief, summary, table
 
 LIST_KEYS = frozenset(
-    ("attach", "answer", "write", "restart", "stop", "release", "filter", "fold", "inbox", "help", "leave")
+    ("attach", "answer", "write", "restart", "stop", "pause", "filter", "fold", "inbox", "help", "leave")
 )
 """The actions of letters, and of Enter, in the list."""
 
@@ -63,7 +63,7 @@ Up, Down, k, j, PgUp, PgDn, Home, End: choose an agent (or click)
 Enter (or double click): attach to it; Ctrl-] d comes back
 a: its question, and the answers    m: write a message to it
 r: restart it; one that has ended resumes its conversation
-x: stop it    p: let it continue, if it is held
+x: stop it    p: hold it, or let it continue
 /: show only agents with these words; Esc shows all
 f: fold or unfold the agents of its team
 i: your inbox    q, Ctrl-C: quit
@@ -137,7 +137,7 @@ class Top(App[int]):
         Binding("m", "write", "write"),
         Binding("r", "restart", "restart"),
         Binding("x", "stop", "stop"),
-        Binding("p", "release", show=False),
+        Binding("p", "pause", show=False),
         Binding("slash", "filter", "filter", key_display="/"),
         Binding("f", "fold", show=False),
         Binding("i", "inbox", "inbox"),
@@ -319,10 +319,12 @@ class Top(App[int]):
 
             self.push_screen(TextDialog(f"Message to {name}:", keys="Enter: send   Esc: cancel"), written)
 
-    def action_release(self) -> None:
+    def action_pause(self) -> None:
+        """Hold the agent, or let it continue."""
         if entry := self._chosen():
             name, team = _names(entry)
-            self.run_worker(self._run("release", "--agent", name, "-t", team, host=entry.host))
+            words = ("release", "--agent") if entry.agent.state == "held" else ("hold",)
+            self.run_worker(self._run(*words, name, "-t", team, host=entry.host))
 
     def action_restart(self) -> None:
         if entry := self._chosen():

@@ -214,6 +214,7 @@ CASES: dict[str, tuple[Callable[[Relay], None] | None, str]] = {
     "restart": (running, "restart --json Ann"),
     "explain": (running, "explain --json Ann"),
     "top": (running, "top --json"),
+    "hold": (running, "hold --json Ann"),
     "stop": (running, "stop --json Ann"),
     "usage": (used, "usage --json"),
     "answer": (asking, "answer --json Alice 1"),

@@ -204,3 +204,20 @@ def test_a_program_with_a_reserved_name_gets_another(shared: Relay) -> None:
     before = {row["name"] for row in ps(shared)}
     shared("wrap", "-d", "./assistant")
     assert {row["name"] for row in ps(shared)} - before == {"assistant-2"}
+
+
+def test_the_user_holds_an_agent_until_they_release_it(relay: Relay) -> None:
+    """Supervised or not, and whatever becomes of its session."""
+    alice = FakeAgent(relay, "Alice").wrap()
+    assert relay("hold", "Alice").stdout == "Alice is held.\n"
+    wait_until(lambda: ps(relay)[0]["state"] == "held")
+    relay("send", "Alice", "hello")
+    relay("reload", "Alice")
+    wait_until(lambda: "put on hold by you" in relay("explain", "Alice").stdout)
+    assert relay("hold", "Alice").stdout == "Alice was held before.\n"
+    (item,) = json.loads(relay("inbox", "--json").stdout)
+    assert (item["kind"], item["next"]) == ("held", "relay release --agent Alice")
+    assert alice.received == ""
+    relay("release", "--agent", "Alice")
+    alice.receives("hello")
+    assert ps(relay)[0]["state"] != "held" and relay("inbox", "--json").stdout.strip() == "[]"
