@@ -148,7 +148,7 @@ def test_a_menu_is_shown_as_drawn_and_takes_a_text(relay: Relay) -> None:
     assert '"no,why"' in log.read_text()
 
 
-def test_a_message_is_written_and_an_agent_is_restarted_and_stopped(relay: Relay) -> None:
+def test_a_message_is_written_and_an_agent_is_restarted_held_and_stopped(relay: Relay) -> None:
     ben = FakeAgent(relay, "Ben", team="four").wrap()
     wait_until(lambda: ben.state() == "ready", message=ben.log)
 
@@ -159,7 +159,9 @@ def test_a_message_is_written_and_an_agent_is_restarted_and_stopped(relay: Relay
         await pilot.press("r", "y")
         await says(top, "Ben is running again (pid ")
         await pilot.press("p")
-        await says(top, "Ben is not held.")
+        await says(top, "held (was put on hold by you)")
+        await pilot.press("p")
+        await says(top, "Ben continues.")
         await pilot.press("x", "y")
         await says(top, "Ben has ended.")
         await says(top, "done (1)")
