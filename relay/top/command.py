@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from asyncio.subprocess import PIPE
-from contextlib import suppress
+import subprocess
+from collections.abc import Sequence
+from subprocess import PIPE
 
 from relay.dataclass import dataclass
 from relay.home import PYTHON
 from relay.text import visible
 from relay.top.remote import RemoteHost
-
-ENDS = 1.0
-"""Seconds to wait for the end of a killed command: its children may have its output open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +31,16 @@ class CommandOutput:
 async def run(*words: str, text: str = "", on: RemoteHost | None = None) -> CommandOutput:
     """Run `relay WORDS`, `on` another host if given. text: its standard input; others can see the words."""
     argv = [*PYTHON, "-m", "relay", *words] if on is None else on.command(*words)
-    process = await asyncio.create_subprocess_exec(*argv, stdin=PIPE, stdout=PIPE, stderr=PIPE)
+    process = _start(argv)
     try:
-        output, error = await process.communicate(text.encode("utf-8", "replace"))
+        output, error = await asyncio.to_thread(process.communicate, text.encode("utf-8", "replace"))
     except asyncio.CancelledError:  # the user leaves; what a session was asked to do, it does
         process.kill()
-        with suppress(TimeoutError):
-            await asyncio.wait_for(process.communicate(), ENDS)
         raise
     return CommandOutput(
         output.decode("utf-8", "replace"), error.decode("utf-8", "replace"), process.returncode == 0
     )
+
+
+def _start(argv: Sequence[str]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(argv, stdin=PIPE, stdout=PIPE, stderr=PIPE)

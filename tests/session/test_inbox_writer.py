@@ -17,7 +17,7 @@ from relay.messaging.client import MessagingClient
 from relay.messaging.events import AddItem, ClientOpened, CurrentClient, UnreadCounted
 from relay.messaging.ledger import Ledger
 from relay.redaction import Redactor
-from relay.storage.sqlite import Writer
+from relay.storage.writer import Writer
 from relay.terminal.events import AttachmentChanged
 
 TEAM = "default"

@@ -191,6 +191,7 @@ def test_an_answer_to_an_earlier_question_is_refused(pages: Pages, shared: Relay
     card.get_by_role("alert").get_by_text("now asking something else. Nothing was typed.").wait_for()
     card.locator(".asked").get_by_text("rm -rf /").wait_for()
     assert eve.received == ""
+    page.unroute_all(behavior="wait")
     pages.problems.clear()  # the browser reports the refusals
 
 

