@@ -15,6 +15,7 @@ import os
 import signal
 import socket
 import sys
+import traceback
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -125,7 +126,7 @@ def _carry_out(channel: socket.socket, dispatch: Dispatch) -> NoReturn:
         with channel.makefile("rb") as stream:
             request = json.loads(stream.readline())
         null = os.open(os.devnull, os.O_RDWR)
-        for fd in (0, 1, 2):
+        for fd in (0, 1):  # standard error stays the server's, for its own defects
             os.dup2(null, fd)
         sys.stdin = io.TextIOWrapper(io.BytesIO(request["input"].encode("utf-8", "replace")))
         sys.stdout, sys.stderr = out, err = io.StringIO(), io.StringIO()
@@ -141,9 +142,7 @@ def _outcome(argv: list[str], dispatch: Dispatch, out: io.StringIO, err: io.Stri
         return {"error": str(mistake), "type": type(mistake).__name__}
     except SystemExit:  # argparse has said why
         return {"error": err.getvalue().strip().rpartition("error: ")[2], "type": "UsageError"}
-    except BaseException as defect:  # noqa: BLE001 (said to the user; the server lives on)
-        what = f"{type(defect).__name__}: {defect}"
-        return {
-            "error": f"relay failed to do that ({what}). `relay doctor` may say why.",
-            "type": "RelayError",
-        }
+    except Exception as defect:  # noqa: BLE001 (logged with its traceback, answered, contained)
+        traceback.print_exc(file=sys.__stderr__)
+        text = f"relay failed to do that ({type(defect).__name__}). The terminal of `relay web` says more."
+        return {"error": text, "type": "RelayError"}

@@ -1,0 +1,28 @@
+"""What a page is answered if a command of relay meets a defect of relay's own."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from relay.errors import RelayError
+from relay.web.commands import Commands
+
+
+def test_a_defect_is_answered_and_its_traceback_is_in_the_servers_terminal(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    def broken(_: list[str]) -> int:
+        print("what a command prints is not shown there")
+        raise ValueError("no such row")
+
+    commands = Commands(broken)
+    try:
+        with pytest.raises(RelayError, match=r"ValueError.*The terminal of `relay web` says more"):
+            asyncio.run(commands.run("ps"))
+    finally:
+        commands.close()
+    shown = capfd.readouterr()
+    assert shown.err.rstrip().endswith("ValueError: no such row")
+    assert "is not shown" not in shown.err + shown.out
