@@ -51,7 +51,7 @@ test-agents-newest: $(VENV)/.stamp  ## the same with the newest versions; docs/A
 	@$(BIN)/python tests/real_agents/install.py $(AGENTS)
 	@$(BIN)/pytest -n $(AGENT_WORKERS) tests/real_agents --agents "$(AGENTS)" --agents-table docs/AGENTS.md $(ARGS)
 
-test-long: $(VENV)/.linters  ## all tests with their full loads: kills at every step, two at once, thousands of attacks, ...
+test-long: $(VENV)/.linters .cache/amqtt  ## all tests with their full loads: kills at every step, two at once, thousands of attacks, ...
 	@RELAY_LONG=1 $(BIN)/pytest -n $(WORKERS) --dist worksteal --timeout 900 -o faulthandler_timeout=4000 $(ARGS)
 
 test-memory: $(MEMORY_VENV)/.stamp  ## mem0 and qdrant as memory backends, with real PostgreSQL and Chroma servers
@@ -117,10 +117,12 @@ $(VENV)/.checks: $(VENV)/.stamp
 # Meanwhile, pytest's byte code of the tests: without it, each worker would rewrite all of their assertions.
 # Errors in tests are reported when they run.
 $(VENV)/.linters: $(VENV)/.stamp
-	@{ $(BIN)/python -m pip install --quiet --no-compile --group linters --group browser && \
-	$(BIN)/python -m pip install --quiet --target .cache/amqtt --upgrade --group amqtt; } & pip=$$!; \
+	@$(BIN)/python -m pip install --quiet --no-compile --group linters --group browser & pip=$$!; \
 	find tests -name 'test_*.py' | xargs -n 150 -P 4 $(BIN)/pytest --collect-only -qq >/dev/null; wait $$pip
 	@touch $@
+
+.cache/amqtt: $(VENV)/.stamp
+	@$(BIN)/python -m pip install --quiet --target $@ --group amqtt
 
 $(DEMO_VENV)/.stamp: pyproject.toml
 	@$(call create,$(DEMO_VENV))

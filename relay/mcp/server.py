@@ -72,7 +72,7 @@ _NAMES = frozenset(tool.name for tool in TOOLS)
 _SERVER = {"name": "relay", "version": VERSION}
 _ABOUT = {"capabilities": {"tools": {}}, "instructions": INSTRUCTIONS}
 _CACHED = {"ttlMs": 0, "cacheScope": "private"}  # an agent may be allowed to start others meanwhile
-_BESIDE = frozenset({"wait_for_message", ""})  # calls that no other waits for; "": whose server this is
+_OWN_LANE = frozenset({"wait_for_message", ""})  # no other call waits for these; "": whose server this is
 
 
 class ProtocolError(Exception):
@@ -98,6 +98,11 @@ class PendingCall:
     wanted: int = 1
     cancelled: bool = False
     answer: dict[str, Any] | None = None
+
+    @property
+    def lane(self) -> str:
+        """One after another: the calls of a lane."""
+        return self.name if self.name in _OWN_LANE else "others"
 
 
 class McpServer:
@@ -246,10 +251,11 @@ class McpServer:
         self._start_next()
 
     def _start_next(self) -> None:
-        busy = any(call.link is not None and call.name not in _BESIDE for call in self._calls.values())
+        """Start the first waiting call of each lane in which no other runs, or is being settled."""
+        busy = {call.lane for call in self._calls.values() if call.link is not None}
         for call in list(self._waiting):
-            if call.name in _BESIDE or not busy:
-                busy = busy or call.name not in _BESIDE
+            if call.lane not in busy:
+                busy.add(call.lane)
                 self._waiting.remove(call)
                 self._start(call)
 

@@ -12,7 +12,7 @@ from mcp.client.stdio import stdio_client
 
 from mcp import Client as SdkClient
 from mcp import ClientSession, StdioServerParameters
-from mcp_client import SERVER, STATELESS, server
+from mcp_client import SERVER, STATELESS, server, text_of
 from relay.mcp.server import MOST_WAITING
 from session.fake_agent import FakeAgent, messages
 from support import Relay
@@ -240,6 +240,16 @@ def test_what_a_call_prints_does_not_reach_the_client(relay: Relay) -> None:
     relay("trust", cwd=project)
     with server(relay, ["sh", "-c", 'cd "$0" && exec "$@"', str(project), *SERVER]) as client:
         assert client.call("recall").startswith("What follows was written by others")
+
+
+def test_two_calls_at_once_do_not_get_the_same_message(relay: Relay) -> None:
+    with server(relay) as client:
+        first, second = (client.begin_call("wait_for_message", seconds=wait) for wait in (50, 0))
+        FakeAgent(relay, "Author").wrap().say("@relay:you look at this")
+        frames = [client.frame(), client.frame()]
+    assert [frame["id"] for frame in frames] == [first, second]
+    assert "look at this" in text_of(frames[0])
+    assert text_of(frames[1]) == "No message came within 0 s."
 
 
 def test_the_user_gets_their_messages(relay: Relay) -> None:

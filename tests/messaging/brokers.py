@@ -3,7 +3,8 @@
     Embedded    the nats-server that relay starts itself, with its configuration and access list
     Nats        the same program, with the configuration that relay ships (config/nats/nats-server.conf)
     Mosquitto   with the configuration that relay ships (config/mosquitto/mosquitto.conf)
-    Amqtt       a broker in Python that keeps everything in memory: the least that a broker may do
+    Amqtt       a broker in Python that keeps everything in memory: the least that a broker may do;
+                `make test-long` only
 
 Each listens on a free loopback port, the same one for the object's lifetime.
 """
@@ -298,7 +299,7 @@ class Amqtt(_Server):
             "  amqtt.plugins.authentication.AnonymousAuthPlugin: {allow_anonymous: true}\n"
         )
         if not AMQTT.exists():
-            pytest.skip("amqtt is not installed: `make test` does that")
+            pytest.skip("amqtt is not installed: `make test-long` does that")
         self.command = ["env", f"PYTHONPATH={AMQTT}", sys.executable, AMQTT / "bin" / "amqtt", "-c", config]
 
     def url(self, name: str) -> str:

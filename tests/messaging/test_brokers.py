@@ -41,7 +41,10 @@ OWNER = Owner.of_folder(FOLDER)
 """An agent with it is the same as the actor of its name."""
 
 
-@pytest.fixture(params=[Embedded, Nats, Mosquitto, Amqtt], ids=["embedded", "nats", "mosquitto", "amqtt"])
+LEAST = [Amqtt] if LONG else []
+
+
+@pytest.fixture(params=[Embedded, Nats, Mosquitto, *LEAST], ids=lambda kind: kind.__name__.lower())
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Broker]:
     """Yield a broker that has not been started."""
     kind: type[Broker] = request.param
@@ -458,7 +461,7 @@ async def measure_durability(server: Broker) -> Durability:
     )
 
 
-@pytest.mark.parametrize("kind", [Embedded, Nats, Mosquitto, DebianMosquitto, Amqtt])
+@pytest.mark.parametrize("kind", [Embedded, Nats, Mosquitto, DebianMosquitto, *LEAST])
 def test_the_docs_state_what_each_broker_keeps(kind: type[Broker], tmp_path: Path) -> None:
     (measured,) = (asyncio.run(measure_durability(server)) for server in _make_server(kind, tmp_path))
     assert measured == kind.durability

@@ -22,7 +22,7 @@ from relay.transport.endpoint import Endpoint, endpoints
 from relay.transport.mqtt import ConnectionLost, MqttTransport
 from relay.transport.probe import probe
 from relay.transport.probe_result import Finding, ProbeResult
-from support import wait_until
+from support import LONG, wait_until
 
 pytestmark = pytest.mark.timeout(400)
 """Each broker that hangs or is unreachable costs the probe its full timeout."""
@@ -67,7 +67,7 @@ def nats(tmp_path: Path) -> Iterator[Nats]:
         server.kill()
 
 
-@pytest.mark.parametrize("kind", [Nats, Mosquitto, Amqtt])
+@pytest.mark.parametrize("kind", [Nats, Mosquitto, *([Amqtt] if LONG else [])])
 def test_working_hung_and_unreachable_brokers_are_distinguished(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[_Server]
 ) -> None:

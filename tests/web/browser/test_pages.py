@@ -323,6 +323,7 @@ def test_a_page_without_its_server_says_so_and_needs_a_new_link(browser: Any, sh
     page = pages.open()
     server.close()
     page.get_by_role("alert").get_by_text("relay web has ended").wait_for()
+    page.close()
     pages.problems.clear()  # the browser reports each request that fails
     pages.finish()
     pages.close()
