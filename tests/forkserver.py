@@ -254,7 +254,16 @@ def main(channel: socket.socket) -> None:
 
 
 def _compile() -> None:
-    """Have the caches of `re` and `ctypes` filled with what each session would put there."""
+    """Have the constructors of data classes and the caches of `re` and `ctypes` ready."""
+    from relay import dataclass
+
+    for kind in gc.get_objects():
+        if isinstance(kind, type) and (known := vars(kind).get(dataclass._KNOWN)) is not None:
+            made: Any = kind
+            if made.__init__.__module__ == dataclass.__name__:  # it would be compiled by its first call
+                frozen = made.__dataclass_params__.frozen
+                made.__init__ = dataclass._compile_init(made, known, frozen=frozen)
+
     import encodings.idna  # noqa: F401 - of `getaddrinfo`
 
     from relay.agents import catalog, updates
