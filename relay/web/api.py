@@ -95,6 +95,8 @@ class Api:
                 Route(f"{agent}/answer", self.answer, methods=["POST"]),
                 Route(f"{agent}/stop", self.stop, methods=["POST"]),
                 Route(f"{agent}/restart", self.restart, methods=["POST"]),
+                Route(f"{agent}/hold", self.hold, methods=["POST"]),
+                Route(f"{agent}/release", self.release, methods=["POST"]),
                 Route(f"{agent}/control", self.control, methods=["POST"]),
                 WebSocketRoute(f"{agent}/terminal", self._terminals.serve),
                 Route(f"{agent}/logs", self.logs),
@@ -224,6 +226,14 @@ class Api:
 
     async def restart(self, request: Request) -> Response:
         return await self._do(request, "restart")
+
+    async def hold(self, request: Request) -> Response:
+        return await self._do(request, "hold")
+
+    async def release(self, request: Request) -> Response:
+        await _body(request)
+        agent = f"--agent={request.path_params['name']}"
+        return _result(await self._commands.run("release", "--json", *_in_team(request), agent))
 
     async def _do(self, request: Request, command: str) -> Response:
         body = await _body(request)

@@ -187,6 +187,14 @@ def test_logs_usage_recordings_and_the_fleet_are_the_commands(web: WebServer, al
     assert web.get("/api/recordings/0").status == 404
 
 
+def test_an_agent_is_held_and_released(web: WebServer) -> None:
+    agent = FakeAgent(web.relay, "Kept").wrap()
+    held, released = web.post("/api/agents/Kept/hold", {}), web.post("/api/agents/Kept/release", {})
+    assert (held.status, held.json[0]["outcome"]) == (200, "held"), agent.log()
+    assert (released.status, released.json[0]["outcome"]) == (200, "released")
+    assert web.post("/api/agents/Kept/release", {}).json[0]["outcome"] == "not held"
+
+
 def test_an_agent_is_restarted_and_stopped(web: WebServer) -> None:
     agent = FakeAgent(web.relay, "Ended").wrap()
     before = {each["name"]: each["agent_pid"] for each in ps(web.relay)}["Ended"]

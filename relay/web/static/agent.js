@@ -26,6 +26,8 @@ export function agentPage(parent, team, name) {
   );
   const restart = button("Restart", () => act("restart", `Restart ${name}?`,
     "Its program ends, and starts again in the same terminal with its conversation."));
+  const hold = button("Hold", () => change("hold", `${name} is held. Messages to it wait.`));
+  const release = button("Release", () => change("release", `${name} continues.`));
   const stop = button("Stop", () => act("stop", `Stop ${name}?`,
     "Its program ends. It starts again only when you say so."), { style: "danger" });
   const gone = empty(`There is no agent named ${name}.`, "It may have been forgotten, or belongs to another team.");
@@ -40,7 +42,7 @@ export function agentPage(parent, team, name) {
       el("h2", { tabindex: -1 }, name),
       badge,
       since,
-      el("div.actions", {}, restart, stop),
+      el("div.actions", {}, hold, release, restart, stop),
     ),
     about,
     reason,
@@ -55,9 +57,13 @@ export function agentPage(parent, team, name) {
 
   async function act(what, title, text) {
     if (!(await confirm(title, text, what === "stop" ? "Stop" : "Restart", what === "stop" ? "danger" : "primary"))) return;
+    await change(what, what === "stop" ? `${name} has stopped.` : `${name} has been restarted.`);
+  }
+
+  async function change(what, done) {
     try {
       await post(agentPath({ name }, what), {}, { team });
-      notify(what === "stop" ? `${name} has stopped.` : `${name} has been restarted.`);
+      notify(done);
     } catch (error) {
       notify(error.message, "error");
     }
@@ -80,6 +86,8 @@ export function agentPage(parent, team, name) {
     const runs = isRunning(agent);
     set(stop, "disabled", !runs);
     set(restart, "disabled", !runs);
+    hold.hidden = !runs || agent.state === "held";
+    release.hidden = agent.state !== "held";
     send.hidden = !runs;
     pane ??= (tab === "log" ? logPane : terminalPane)(view, agent);
     pane.update(agent);

@@ -237,6 +237,14 @@ def test_an_item_of_the_inbox_is_dealt_with(pages: Pages, ann: FakeAgent) -> Non
     assert "the build is green" not in ann.relay("inbox").stdout
 
 
+def test_an_agent_is_held_and_released(pages: Pages, ann: FakeAgent) -> None:
+    page = pages.open("#/agents/default/Ann")
+    page.get_by_role("button", name="Hold").click()
+    row(page, "Ann").get_by_text("held", exact=True).wait_for()
+    page.get_by_role("button", name="Release").click()
+    page.get_by_role("button", name="Hold").wait_for()
+
+
 def test_stopping_asks_first(pages: Pages, shared: Relay) -> None:
     dan = FakeAgent(shared, "Dan").wrap()
     page = pages.open("#/agents/default/Dan")
