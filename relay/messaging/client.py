@@ -411,6 +411,9 @@ class MessagingClient:
                 unsettled = not self._connector.external and self._status.lost < started
                 if not (unsettled and failures == 1 and isinstance(_first(group), ConnectionLost)):
                     self._status.lose(f"{_first(group)}{where}", passing=electing)
+            # A task group that fails while it is cancelled raises the failure alone.
+            if (task := asyncio.current_task()) is not None and task.cancelling():
+                raise asyncio.CancelledError
             backoff = ELECTING if electing else RECONNECT
             await asyncio.sleep(backoff.wait(failures, random.random()))
 

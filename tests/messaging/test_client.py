@@ -16,11 +16,12 @@ from relay.messaging import client, ledger, publisher
 from relay.messaging.client import MessagingClient
 from relay.messaging.ledger import Ledger
 from relay.messaging.publisher import ProxyPublishers, Publisher
+from relay.messaging.receiver import Receiver
 from relay.messaging.transit import Transit
 from relay.storage.writer import Writer
 from relay.transport import presence
 from relay.transport.connector import Connector
-from relay.transport.mqtt import ConnectionLost
+from relay.transport.mqtt import ConnectionLost, MqttTransport
 from support import PATIENCE, eventually
 
 
@@ -36,6 +37,32 @@ def test_a_message_is_delivered_and_its_sender_notified(home: Home) -> None:
             assert (await alice.outcome(State.INJECTED)).id == sent.id
             assert (await bob.client.waiting()) == []
             assert bob.messages.empty()
+
+    asyncio.run(scenario())
+
+
+def test_a_client_ends_whose_connection_is_lost_at_the_same_time(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def receive(self: Receiver, transport: MqttTransport) -> None:
+        await lost.wait()
+        raise ConnectionLost("The broker has gone.")
+
+    monkeypatch.setattr(Receiver, "run", receive)
+    lost = asyncio.Event()
+
+    async def scenario() -> None:
+        for steps in range(4):
+            lost.clear()
+            agent = Agent(home, "Alice")
+            task = asyncio.create_task((await agent.open()).run())
+            await agent.status("connected")
+            lost.set()
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait([task], timeout=PATIENCE)
+            assert task.cancelled(), steps
 
     asyncio.run(scenario())
 

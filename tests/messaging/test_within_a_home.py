@@ -117,7 +117,8 @@ def test_messages_arrive_while_the_broker_hangs_and_not_again_afterwards(
             try:
                 await exchange(alice, bob, 50)
             finally:
-                os.kill(pid, signal.SIGCONT)
+                with contextlib.suppress(ProcessLookupError):  # on a slow machine, it has been replaced
+                    os.kill(pid, signal.SIGCONT)
             later: set[str] = set()
 
             async def a_later_copy_arrives() -> bool:  # behind those of the messages above
