@@ -56,7 +56,7 @@ class World:
         terminal, shim = cast(AgentTerminal, self), cast(ShimLink, self)
         tasks, journal = cast(Tasks, ImmediateTasks()), Journal(self.path, "s1", "Alice")
         escalation = Escalation(
-            self.bus, tasks, journal, shim, name="Alice", to=to, rings=True, clock=self.clock
+            self.bus, tasks, journal, shim, name="Alice", escalate_to=to, known=True, clock=self.clock
         )
         self.bus.add(escalation)
         self.bus.add(WindowTitle(self.bus, shim, terminal, name="Alice"))
