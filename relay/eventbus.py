@@ -146,7 +146,6 @@ class EventBus:
         self._empty()
 
     def restored(self) -> None:
-        """End restoring."""
         self.restoring = False
         self._waiting.extend((event, "others") for event in self._lasting.values())
         self._lasting.clear()

@@ -21,7 +21,7 @@ from relay.message import OutgoingMessage
 from relay.messaging.events import AddItem, EndItem
 from relay.state import question
 from relay.state.agent_terminal import AgentTerminal
-from relay.state.events import DialogDismissed, PromptOver, PromptSubmitted, StateChanged
+from relay.state.events import DialogDismissed, PromptSubmitted, StateChanged
 from relay.state.readiness import Readiness, Verdict
 from relay.state.states import AgentState
 from relay.storage.journal import Journal
@@ -66,10 +66,10 @@ _Asked = tuple[str, tuple[str, ...]]
 
 
 class Attention:
-    """Publishes `prompting` when the agent asks something, and PromptOver afterwards.
+    """Publishes `prompting` when the agent asks something.
 
-    The question stands in the inbox meanwhile, and so does an error that has stopped the agent, unless its
-    supervision waits for the end of a limit or holds it. quiet: only there.
+    The question stands in the inbox until it is over, and so does an error that has stopped the agent, unless
+    its supervision waits for the end of a limit or holds it. quiet: only there.
     """
 
     def __init__(
@@ -111,7 +111,6 @@ class Attention:
             self._confirm_in(STABLE_FOR)
         elif self._published:
             self._published = False
-            self._bus.publish(PromptOver())
             self._bus.publish(EndItem("question"))
         self._failure = None
         if verdict is not None and verdict.state is Readiness.FAILED:
@@ -231,8 +230,10 @@ class Escalation(_Escalating):
             free = 0.0 if self._told is None else self._told[1] + COOLDOWN
             self._timer = self._clock.later(max(MOMENT, free - now), self._tell)
 
-    @handles(PromptOver)
-    def over(self, _: PromptOver) -> None:
+    @handles(EndItem)
+    def over(self, event: EndItem) -> None:
+        if event.kind != "question":
+            return
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

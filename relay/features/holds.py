@@ -83,7 +83,6 @@ class Holds:
 
     @handles(SessionBegan)
     def begin(self, _: SessionBegan) -> None:
-        """Continue with the hold of an earlier session."""
         if reason := str(self._notes.read().get("reason", "")):
             self._bus.publish(Hold(reason))
 
@@ -189,7 +188,6 @@ class Bounds:
 
     @handles(SessionBegan)
     def begin(self, _: SessionBegan) -> None:
-        """Continue from the notes of an earlier session."""
         notes = self._notes.read()
         self._unattended.turns = int(notes.get("turns", 0))
         self._unattended.since = float(notes.get("since", self._unattended.since))

@@ -92,7 +92,6 @@ class Terminals:
 
     @answers(Goodbye)
     async def goodbye(self, _: Goodbye, __: object) -> None:
-        """Give the terminal back."""
         self._note_reset()
         self._shim.goodbye()
 
@@ -138,7 +137,6 @@ class Terminals:
 
     @handles(UnreadCounted)
     def unread(self, event: UnreadCounted) -> None:
-        """Tell the shim what its help says of the inbox."""
         self._shim.unread(event.number)
 
     def _note_reset(self) -> None:

@@ -112,6 +112,5 @@ def handler_fields(message: Message) -> dict[str, Any]:
 
 
 def journal_fields(message: Message) -> dict[str, Any]:
-    """Return the fields of a journal entry about a message."""
     fields = {name: getattr(message, name) for name in ("id", "sender", "to", "state", "route", "role")}
     return {**fields, "body": preview(message.body)}

@@ -396,7 +396,6 @@ def _usage(core: Core) -> Feature | None:
 
 
 def _supervised(make: Factory) -> Factory:
-    """Return a factory that makes the feature only in supervised sessions."""
     return lambda core: make(core) if core.supervision.attends else None
 
 

@@ -67,7 +67,3 @@ class HooksAlive(Event):
 
 class DialogDismissed(Event):
     """relay has pressed the key that dismisses the dialog on the screen."""
-
-
-class PromptOver(Event):
-    """The prompt that `prompting` reported has been answered, or the agent has ended."""

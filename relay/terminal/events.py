@@ -151,7 +151,6 @@ class Notify(Event):
 
     @property
     def shown(self) -> str:
-        """The line as terminals show it."""
         return one_line(self.line if self.level == "info" else f"{self.level}: {self.line}", NOTICE_LENGTH)
 
 

@@ -419,7 +419,6 @@ def _rule(text: str, columns: int) -> str:
 
 
 def _about(row: ListRow | None) -> str:
-    """Return one row on the chosen agent."""
     if row is None:
         return ""
     if (entry := row.entry) is None:
