@@ -16,6 +16,7 @@ from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 
 from relay.control import board
+from relay.control.commands import CommandEnd, Commands
 from relay.control.sessions import find, find_claim
 from relay.errors import (
     InvalidName,
@@ -38,7 +39,6 @@ from relay.recording.asciicast import Cast
 from relay.replay import timeline
 from relay.replay.export import export
 from relay.web.access import OPENED, PRINTED, Access, BrowserSession, TooMany
-from relay.web.commands import CommandEnd, Commands
 from relay.web.events import Watch
 from relay.web.gate import MAX_BODY, PEER, SESSION, Refused, json_response
 from relay.web.peers import Whose
