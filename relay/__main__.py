@@ -86,12 +86,6 @@ def _command(argv: list[str]) -> int:
         from relay.cli import mcp
 
         return mcp.quick()
-    if argv == ["__names"]:  # of running agents, for shell completion, which waits for them
-        from relay.control.name_claim import claimed_names
-        from relay.home import Home
-
-        print(*claimed_names(Home.from_env()), sep="\n")
-        return 0
     _prepare_streams()
     gc.disable()  # while modules load: a twentieth of a command
     try:
@@ -99,6 +93,11 @@ def _command(argv: list[str]) -> int:
             from relay.version import VERSION
 
             print(f"relay {VERSION}")
+            return 0
+        if argv[:1] == ["__complete"]:  # as a shell asks (relay.cli.completion)
+            from relay.cli.command_line import complete
+
+            print(*complete(argv[1:]), sep="\n")
             return 0
         from relay.cli.main import dispatch
 

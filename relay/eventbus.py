@@ -19,7 +19,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar, dataclass_transform
 
 from relay.dataclass import dataclass
 from relay.text import one_line
@@ -32,8 +32,16 @@ _log = logging.getLogger(__name__)
 _HANDLES, _ANSWERS = "_handled_events", "_answered_questions"
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+@dataclass_transform(frozen_default=True)
+class _Frozen(type):
+    """Makes a class, and each class derived from it, a frozen dataclass."""
+
+    def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> Any:
+        made = super().__new__(cls, name, bases, namespace)
+        return made if "__slots__" in namespace else dataclass(frozen=True, slots=True)(made)
+
+
+class Event(metaclass=_Frozen):
     """A fact, or a command to the features that can carry it out. lasting: it describes the current state."""
 
     lasting: ClassVar[bool] = False
@@ -43,12 +51,10 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Question(Generic[T_co]):
+class Question(Generic[T_co], metaclass=_Frozen):
     """A question to the features; each may give one answer of type T_co."""
 
 
-@dataclass(frozen=True, slots=True)
 class HandlerFailed(Event):
     """A handler has raised an exception. `error` is one line; the traceback is in the session's log."""
 
@@ -140,7 +146,6 @@ class EventBus:
         self._empty()
 
     def restored(self) -> None:
-        """End restoring."""
         self.restoring = False
         self._waiting.extend((event, "others") for event in self._lasting.values())
         self._lasting.clear()

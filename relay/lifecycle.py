@@ -23,19 +23,16 @@ class Identity:
     directory: Path
 
 
-@dataclass(frozen=True, slots=True)
 class SessionBegan(Event):
     """The agent is running, and all features are registered. No feature publishes anything earlier."""
 
     lasting: ClassVar[bool] = True
 
 
-@dataclass(frozen=True, slots=True)
 class SessionReady(Event):
     """The session_start handlers have run: from now on relay obeys directives and delivers messages."""
 
 
-@dataclass(frozen=True, slots=True)
 class LastWords(Question[None]):
     """The agent has ended: process the rest of its output, and answer when that is done."""
 
@@ -45,7 +42,6 @@ Order = Literal["", "restart", "resume", "fresh"]
 policy says, or with a new one; "": none follows."""
 
 
-@dataclass(frozen=True, slots=True)
 class StopRequested(Event):
     """The agent must end, or stay ended. order: how the next one starts.
 
@@ -67,7 +63,6 @@ class Follower:
     resumes: bool = False
 
 
-@dataclass(frozen=True, slots=True)
 class WhatFollows(Question[Follower]):
     """The agent has ended with `code`: does another one follow?
 
@@ -78,31 +73,26 @@ class WhatFollows(Question[Follower]):
     order: Order = ""
 
 
-@dataclass(frozen=True, slots=True)
 class SessionEnding(Event):
     """Nothing can reach the agent any more."""
 
 
-@dataclass(frozen=True, slots=True)
 class Goodbye(Question[None]):
     """Give the user's terminal back. code: the agent's exit code."""
 
     code: int
 
 
-@dataclass(frozen=True, slots=True)
 class SessionSettling(Question[None]):
     """The session is about to close: end work in progress, while its outcome can still be recorded."""
 
 
-@dataclass(frozen=True, slots=True)
 class SessionClosed(Question[None]):
     """The session is over: release all resources. ended: the agent has ended, too, and none follows it."""
 
     ended: bool = False
 
 
-@dataclass(frozen=True, slots=True)
 class Describe(Question[dict[str, Any]]):
     """Contribute to the JSON object of `relay ps` (brief) or `relay explain`."""
 

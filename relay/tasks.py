@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Coroutine
 from typing import Any
 
-from relay.dataclass import dataclass
 from relay.errors import RelayError
 from relay.eventbus import Event, EventBus
 
@@ -17,7 +16,6 @@ Work = Coroutine[Any, Any, object]
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
 class TaskFailed(Event):
     """Background work has failed. `text` is one line for the user."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import pytest
@@ -14,17 +13,14 @@ from relay.errors import RelayError
 from relay.eventbus import Event, EventBus, HandlerFailed, Question, answers, handles
 
 
-@dataclass(frozen=True, slots=True)
 class Happened(Event):
     number: int
 
 
-@dataclass(frozen=True, slots=True)
 class Followed(Event):
     number: int
 
 
-@dataclass(frozen=True, slots=True)
 class Ask(Question[str]):
     raises: bool = False
 
@@ -162,7 +158,6 @@ def test_an_event_may_be_posted_from_any_thread() -> None:
     asyncio.run(main())
 
 
-@dataclass(frozen=True, slots=True)
 class Lasts(Event):
     lasting: ClassVar[bool] = True
 

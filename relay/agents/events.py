@@ -11,11 +11,9 @@ from relay.agents.hook_event import NativeEvent
 from relay.agents.hook_reply import Answered
 from relay.agents.transcript_lines import Failed, Said
 from relay.agents.usage import Tokens
-from relay.dataclass import dataclass
 from relay.eventbus import Event, Question
 
 
-@dataclass(frozen=True, slots=True)
 class HookReported(Event):
     """The agent's own hook has reported `event`; if the hook `decides`, it waits for an answer.
 
@@ -27,38 +25,32 @@ class HookReported(Event):
     pid: int = 0
 
 
-@dataclass(frozen=True, slots=True)
 class TextRead(Event):
     """The agent's own record has new texts, each exactly as the model wrote it (Markdown)."""
 
     texts: tuple[Said, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class EarlierTextRead(TextRead):
     """The agent's own record had these texts when this session began."""
 
 
-@dataclass(frozen=True, slots=True)
 class FailureRead(Event):
     """The agent's own record says that a turn has failed."""
 
     failed: Failed
 
 
-@dataclass(frozen=True, slots=True)
 class AgentFailed(Event):
     """A turn of the agent, or the agent itself, has ended with an error: one event for each occurrence."""
 
     failure: Failure
 
 
-@dataclass(frozen=True, slots=True)
 class LastFailure(Question[Failure]):
     """Give the failure of the agent's last turn; no answer if it did not fail, or a later one ended well."""
 
 
-@dataclass(frozen=True, slots=True)
 class TurnShown(Event):
     """The screen shows the end of what may be a turn; its words are in the agent's own record.
 
@@ -68,7 +60,6 @@ class TurnShown(Event):
     worked: bool
 
 
-@dataclass(frozen=True, slots=True)
 class TurnRead(Event):
     """The agent's own record was read up to the end of the turn that the screen has shown.
 
@@ -81,7 +72,6 @@ class TurnRead(Event):
     cut: bool = False
 
 
-@dataclass(frozen=True, slots=True)
 class RecordLost(Event):
     """The agent's own record no longer has its words: they now come from the screen.
 
@@ -93,7 +83,6 @@ class RecordLost(Event):
     resumes: Mapping[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class UsageChanged(Event):
     """The agent has used more tokens. All figures cover its current life, not earlier ones.
 
@@ -108,7 +97,6 @@ class UsageChanged(Event):
     unpriced: int = 0
 
 
-@dataclass(frozen=True, slots=True)
 class HookAsked(Question[Answered]):
     """The agent's own hook waits for an answer to `event`.
 
@@ -119,13 +107,11 @@ class HookAsked(Question[Answered]):
     nested: bool = False
 
 
-@dataclass(frozen=True, slots=True)
 class ConversationChanged(Event):
     """The agent has another conversation; None: the current one is unknown."""
 
     conversation: Conversation | None
 
 
-@dataclass(frozen=True, slots=True)
 class CurrentConversation(Question[Conversation]):
     """Name the agent's conversation, which can then be resumed; no answer if it is unknown."""

@@ -63,7 +63,6 @@ class PeerList(ABC):
 
     @property
     def shown(self) -> int:
-        """The number of peers in the list."""
         return len(self._shown)
 
     def closed(self) -> str:

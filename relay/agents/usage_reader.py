@@ -80,7 +80,6 @@ class UsageReader:
         return newest if newest is not None and newest.at >= self._began else None
 
     def event(self, event: NativeEvent) -> None:
-        """Follow the transcripts that `event` names."""
         begins = event.name in _BEGINS and not self._kind.usage_is_timed
         main, own = event.transcript_path, ""
         if event.agent_id:

@@ -74,7 +74,6 @@ class AutoSave:
         self._answer = ""
 
     def note(self, event: AgentEnd) -> None:
-        """Remember the answer that ended a turn."""
         self._answer = event.last_assistant_message or self._answer
 
     def save(self, ctx: Context) -> None:

@@ -1,12 +1,14 @@
-"""The command line as data, for completion: what may follow each command, according to its parser."""
+"""The words that may come next on the command line, according to its parsers."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from relay.cli.main import COMMANDS, parser_of, summary
+from relay.control.name_claim import claimed_names
 from relay.dataclass import dataclass
+from relay.home import Home
 
 NAMES, FILES, PROGRAMS, NOTHING = "names", "files", "programs", "nothing"
 """The kinds of values: names of running agents, files, programs to run, or values that cannot be listed."""
@@ -16,6 +18,9 @@ _KINDS |= dict.fromkeys(("FILE", "DIR", "FILE|DIR", "OUT", "RECORDING"), FILES)
 
 _OTHER_NAMES = {("wrap", "--name"), ("agents reset", "names")}
 """Options and arguments called NAME that do not name a running agent, but a new one or a profile."""
+
+_PASSED_ON = "wrap"
+"""The command whose words after the first argument are not relay's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,30 +47,65 @@ class Level:
     repeats: bool = False
 
 
-def levels() -> Iterator[Level]:
-    """Yield every level of the command line, the start first."""
-    commands = tuple((name, summary(name)) for name in COMMANDS)
-    help = CommandOption(("-h", "--help"), "show help", None)
-    version = CommandOption(("-V", "--version"), "show the version", None)
-    yield Level("", (help, version), (*commands, ("help", "Show the help for a command")))
-    yield Level("help", (), arguments=(COMMANDS,))
-    for name in COMMANDS:
-        yield from _levels(name, parser_of(name))
+def complete(words: Sequence[str]) -> list[str]:
+    """Return what may be the last of `words`, which follow `relay`: words, or words with a tab and help.
+
+    `:files` and `:programs` stand for all of those. What does not begin like the last word is not left out.
+    """
+    *before, last = words or [""]
+    level, value, at = level_of(""), None, 0
+    for word in before:
+        passed_on = level.path == _PASSED_ON and at > 0
+        if passed_on or value is not None:
+            value = None
+        elif word in dict(level.words):
+            level = level_of(f"{level.path} {word}".strip())
+        elif (option := next((each for each in level.options if word in each.flags), None)) is not None:
+            value = option.kind
+        elif not word.startswith("-"):
+            at += 1
+    if value is None and last.startswith("-") and not (level.path == _PASSED_ON and at > 0):
+        return [f"{flag}\t{option.help}" for option in level.options for flag in option.flags]
+    if value is None and level.words:
+        return [f"{word}\t{help}" for word, help in level.words if at == 0]
+    kind = value or _argument(level, at)
+    if kind == NAMES:
+        return claimed_names(Home.from_env())
+    return [*kind] if isinstance(kind, tuple) else [f":{kind}"] if kind in {FILES, PROGRAMS} else []
 
 
-def flags(command: str) -> set[str]:
-    """Return the options of a command, such as `--json`."""
-    return {flag for option in next(_levels(command, parser_of(command))).options for flag in option.flags}
+def _argument(level: Level, at: int) -> str | tuple[str, ...]:
+    if at < len(level.arguments):
+        return level.arguments[at]
+    return NOTHING if not level.repeats else FILES if level.path == _PASSED_ON else level.arguments[-1]
 
 
-def _levels(path: str, parser: argparse.ArgumentParser) -> Iterator[Level]:
+def level_of(path: str) -> Level:
+    """Return the start (""), or the level after a command ("ps") or an action ("memory save")."""
+    name, *actions = path.split() or [""]
+    if name == "help":
+        return Level(name, (), arguments=(COMMANDS,))
+    if name not in COMMANDS:
+        words = ((each, summary(each)) for each in COMMANDS)
+        help = CommandOption(("-h", "--help"), "show help", None)
+        version = CommandOption(("-V", "--version"), "show the version", None)
+        return Level("", (help, version), (*words, ("help", "Show the help for a command")))
+    parser = parser_of(name)
+    for action in actions:
+        parser = next(each.choices[action] for each in _below(parser))
+    return _level(path, parser)
+
+
+def _below(parser: argparse.ArgumentParser) -> Iterator[argparse._SubParsersAction[argparse.ArgumentParser]]:
+    return (each for each in parser._actions if isinstance(each, argparse._SubParsersAction))
+
+
+def _level(path: str, parser: argparse.ArgumentParser) -> Level:
     options, arguments, words, repeats = [], [], [], False
-    below = []
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             helps = {each.dest: each.help or "" for each in action._choices_actions}
             words = [(name, helps.get(name, "")) for name in action.choices]
-            below = [*_all(path, action.choices)]
         elif action.option_strings:
             flags = tuple(action.option_strings)
             kind = None if action.nargs == 0 else _kind(path, action)
@@ -73,13 +113,7 @@ def _levels(path: str, parser: argparse.ArgumentParser) -> Iterator[Level]:
         else:
             arguments.append(_kind(path, action))
             repeats = action.nargs in {"*", "+", argparse.REMAINDER}
-    yield Level(path, tuple(options), tuple(words), tuple(arguments), repeats)
-    yield from below
-
-
-def _all(path: str, parsers: dict[str, argparse.ArgumentParser]) -> Iterator[Level]:
-    for name, parser in parsers.items():
-        yield from _levels(f"{path} {name}", parser)
+    return Level(path, tuple(options), tuple(words), tuple(arguments), repeats)
 
 
 def _kind(path: str, action: argparse.Action) -> str | tuple[str, ...]:

@@ -115,7 +115,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def inspect(cast: Cast, profile: Profile) -> Inspection:
-    """Read a recording with the rules of a profile."""
     registry = Registry()
     install(registry)
     reader = AutoReader(

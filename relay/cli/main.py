@@ -120,10 +120,11 @@ def _mistake(name: str, argv: list[str]) -> str:
             return f"unknown option {name!r}. Options go after the command."
         import shlex
 
-        from relay.cli.command_line import flags
+        from relay.cli.command_line import level_of
 
         # `relay -t web ps`: a command's name may be an option's value.
-        at = next((at for at in found if name in flags(argv[at])), found[0])
+        flags = {at: [flag for each in level_of(argv[at]).options for flag in each.flags] for at in found}
+        at = next((at for at in found if name in flags[at]), found[0])
 
         line = shlex.join(["relay", argv[at], *argv[:at], *argv[at + 1 :]])
         return f"options go after the command: `{visible(line)}`."
@@ -143,8 +144,6 @@ def overview() -> str:
 
 
 def summary(name: str) -> str:
-    """Return the one-line help of a command, read from its source without running it."""
-    import ast
-
-    source = (Path(__file__).parent / f"{name}.py").read_text(encoding="utf-8")
-    return (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0].rstrip(".")
+    """Return the one-line help of a command: the first line of its source, which need not run."""
+    with open(Path(__file__).with_name(f"{name}.py"), encoding="utf-8") as source:
+        return source.readline().strip('"\n').rstrip(".")

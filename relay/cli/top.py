@@ -54,6 +54,10 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(
             "top needs a terminal. `relay ps` prints the list once, `relay inbox --follow` lines."
         )
+    from relay.cli.main import dispatch
+    from relay.control.commands import Commands
+
+    commands = Commands(dispatch, quiet=True)  # before anything that starts a thread
     from relay.top.app import Top
     from relay.top.remote import RemoteHost
 
@@ -76,10 +80,11 @@ def run(args: argparse.Namespace) -> int:
         else:
             attach.to(find_claim(home, name, team), takeover=False)
 
-    top = Top(look_everywhere, attach_to, remotes)
+    top = Top(look_everywhere, attach_to, commands.run, remotes)
     top.run()
     for remote in remotes.values():
         remote.stop()
+    commands.close()
     return top.return_code or 0
 
 

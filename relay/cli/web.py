@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     home = Home.from_env()
     user_only(home, "web", "an agent may not start relay web. The user can, outside the session.")
     from relay.cli.main import dispatch
-    from relay.web.commands import Commands
+    from relay.control.commands import Commands
 
     commands = Commands(dispatch)  # before anything that starts a thread
     try:

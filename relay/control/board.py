@@ -64,7 +64,6 @@ class BoardEntry:
 
     @property
     def unread(self) -> int:
-        """The number of its unread items."""
         return sum(not each.read for each in self.items)
 
     @property
@@ -122,7 +121,6 @@ def board_from(said: dict[str, Any], host: str) -> Board:
 
 
 def merged(boards: Sequence[Board], problem: str = "") -> Board:
-    """Return one board of several hosts' agents."""
     hosts = {id: host for each in boards for id, host in each.hosts.items()}
     entries = sorted((entry for each in boards for entry in each.entries), key=_urgency)
     return Board(

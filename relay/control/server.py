@@ -107,7 +107,6 @@ class Request:
 
     @property
     def pid(self) -> int:
-        """The id of the requesting process."""
         return self.connection.pid
 
     @property

@@ -40,7 +40,6 @@ class Alignment:
         return [text for turn in self._recorded for text in turn]
 
     def record(self, text: str) -> None:
-        """Take a text from the record."""
         for number, (shown, place) in enumerate(self._shown):
             if shown == text:
                 self.last = place
@@ -51,7 +50,6 @@ class Alignment:
         del self._recorded[-1][:-MOST]
 
     def show(self, text: str, place: Place) -> None:
-        """Take a text from the screen."""
         if self.has(text):
             self.paired.add(place)
             self.pass_to(place)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Literal, Self
 
-from relay.dataclass import dataclass
 from relay.directives.directive import Directive
 from relay.directives.grammar import PassedOver, unescape
 from relay.eventbus import Event
@@ -13,7 +12,6 @@ from relay.place import Place
 from relay.readers.line import Line
 
 
-@dataclass(frozen=True, slots=True)
 class SourceChosen(Event):
     """From now on the agent's words come from this source (relay.place); None: from none.
 
@@ -24,7 +22,6 @@ class SourceChosen(Event):
     kept: bool = False
 
 
-@dataclass(frozen=True, slots=True)
 class AgentSaid(Event):
     """The agent has said these lines, with escapes of directives undone.
 
@@ -36,14 +33,12 @@ class AgentSaid(Event):
     places: tuple[Place, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
 class DirectiveRead(Event):
     """The agent has said a directive."""
 
     directive: Directive
 
 
-@dataclass(frozen=True, slots=True)
 class EarlierWords(Event):
     """The agent's words when this session began: an earlier one may have read them, and acted on them."""
 
@@ -56,7 +51,6 @@ class EarlierWords(Event):
         return cls(said, tuple(each.directive for each in words if isinstance(each, DirectiveRead)))
 
 
-@dataclass(frozen=True, slots=True)
 class SessionResumed(EarlierWords):
     """The session has restored what earlier ones of its agent knew, and now goes on.
 
@@ -66,26 +60,22 @@ class SessionResumed(EarlierWords):
     keys: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
 class DirectivePassedOver(Event):
     """A line looks like a directive, but is ignored: hidden, after a sign such as `> `, ... (PassedOver)."""
 
     passed: PassedOver
 
 
-@dataclass(frozen=True, slots=True)
 class DirectiveRecognized(Event):
     """An earlier session had begun to act on a directive. outcome: done; unknown; again: it is repeated."""
 
     outcome: Literal["done", "unknown", "again"]
 
 
-@dataclass(frozen=True, slots=True)
 class DirectiveBegun(Event):
     """A directive is handed to its handlers."""
 
 
-@dataclass(frozen=True, slots=True)
 class DirectiveFailed(Event):
     """The handlers of a directive have failed, or refused it."""
 

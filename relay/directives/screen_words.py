@@ -61,7 +61,6 @@ class ScreenWords:
         self._ended = -1, -1  # bytes of output up to the ends of the last two turns
 
     def take(self, reading: Reading) -> list[Event]:
-        """Return the events for `reading`."""
         if not (reading.lines or reading.directives or reading.passed_over):
             return []
         if not self.keeps:

@@ -171,7 +171,6 @@ class ActionRunner:
         self._act(event, step)
 
     def _end_wait(self) -> None:
-        """End the wait for a limit."""
         if self._status.waits:
             self._status.waits = False
             self._bus.publish(PhaseEntered(Phase.UP))
@@ -276,7 +275,6 @@ class ActionRunner:
         self._status.error = ""
 
     def _cancel(self) -> None:
-        """Cancel the pending action, and end the wait for a limit."""
         if self._pending is not None and self._pending.timer is not None:
             self._pending.timer.cancel()
         self._pending = None
@@ -286,7 +284,7 @@ class ActionRunner:
 
     def _note(self) -> None:
         notes: dict[str, Any] = {"life": self._session.id, "error": self._status.error}
-        notes["tries"] = {kind: tries.to_json() for kind, tries in self._tries.items()}
+        notes["tries"] = {kind: asdict(tries) for kind, tries in self._tries.items()}
         if self._pending is not None:
             step, event = asdict(self._pending.step), asdict(self._pending.incident)
             notes["pending"] = {"step": step, "incident": event}

@@ -10,25 +10,22 @@ What the agent draws is untrusted: relay shows only its visible characters, and 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from relay import names
 from relay.clock import Clock
 from relay.errors import RelayError
-from relay.eventbus import EventBus, answers, handles
+from relay.eventbus import EventBus, handles
 from relay.hooks.commands import SendMessage
 from relay.hooks.events import Prompting
-from relay.lifecycle import Describe, SessionBegan
 from relay.message import OutgoingMessage
 from relay.messaging.events import AddItem, EndItem
 from relay.state import question
 from relay.state.agent_terminal import AgentTerminal
-from relay.state.events import DialogDismissed, PromptOver, PromptSubmitted, StateChanged
+from relay.state.events import DialogDismissed, PromptSubmitted, StateChanged
 from relay.state.readiness import Readiness, Verdict
 from relay.state.states import AgentState
 from relay.storage.journal import Journal
 from relay.supervision.events import Escalate, HoldOver, PhaseEntered
-from relay.supervision.notebook import Notebook
 from relay.supervision.states import PAUSED
 from relay.tasks import Tasks
 from relay.terminal.events import KeysTyped, Notify, TitleWanted
@@ -69,10 +66,10 @@ _Asked = tuple[str, tuple[str, ...]]
 
 
 class Attention:
-    """Publishes `prompting` when the agent asks something, and PromptOver afterwards.
+    """Publishes `prompting` when the agent asks something.
 
-    The question stands in the inbox meanwhile, and so does an error that has stopped the agent, unless its
-    supervision waits for the end of a limit or holds it. quiet: only there.
+    The question stands in the inbox until it is over, and so does an error that has stopped the agent, unless
+    its supervision waits for the end of a limit or holds it. quiet: only there.
     """
 
     def __init__(
@@ -114,7 +111,6 @@ class Attention:
             self._confirm_in(STABLE_FOR)
         elif self._published:
             self._published = False
-            self._bus.publish(PromptOver())
             self._bus.publish(EndItem("question"))
         self._failure = None
         if verdict is not None and verdict.state is Readiness.FAILED:
@@ -170,14 +166,14 @@ class Attention:
 
 
 class _Escalating:
-    """The ways out of the terminal for the agent `name`. to: the receiver of messages; "" for none."""
+    """The ways out of the terminal for the agent `name`. escalate_to: who gets messages; "": nobody."""
 
-    def __init__(self, bus: EventBus, tasks: Tasks, journal: Journal, *, name: str, to: str) -> None:
+    def __init__(self, bus: EventBus, tasks: Tasks, journal: Journal, *, name: str, escalate_to: str) -> None:
         self._bus = bus
         self._tasks = tasks
         self._journal = journal
         self._name = name
-        self._to = to
+        self._to = escalate_to
 
     def _pass_on(self, message: str, what: str) -> None:
         """Send `message` to the receiver. what: why, for the notice if that fails."""
@@ -192,7 +188,7 @@ class _Escalating:
 
 
 class Escalation(_Escalating):
-    """Escalates the agent's prompts. rings: False for a plain program, which owns its terminal's bell."""
+    """Escalates the agent's prompts. known: False for a plain program, which owns its terminal's bell."""
 
     def __init__(
         self,
@@ -202,13 +198,13 @@ class Escalation(_Escalating):
         shim: ShimLink,
         *,
         name: str,
-        to: str,
-        rings: bool,
+        escalate_to: str,
+        known: bool,
         clock: Clock | None = None,
     ) -> None:
-        super().__init__(bus, tasks, journal, name=name, to=to)
+        super().__init__(bus, tasks, journal, name=name, escalate_to=escalate_to)
         self._shim = shim
-        self._rings = rings
+        self._known = known
         self._clock = clock or Clock()
         self._rang = float("-inf")
         self._asked: _Asked | None = None  # the current question
@@ -225,7 +221,7 @@ class Escalation(_Escalating):
         fresh = not self._is_recent(self._shown, now)
         self._bus.publish(TitleWanted(f"{self._name} asks: {_KINDS.get(event.kind, event.kind)}"))
         if fresh:
-            if self._rings and now >= self._rang + MOMENT:
+            if self._known and now >= self._rang + MOMENT:
                 self._rang = now
                 self._shim.aside(BELL)
             self._shown = (self._asked, now)
@@ -234,8 +230,10 @@ class Escalation(_Escalating):
             free = 0.0 if self._told is None else self._told[1] + COOLDOWN
             self._timer = self._clock.later(max(MOMENT, free - now), self._tell)
 
-    @handles(PromptOver)
-    def over(self, _: PromptOver) -> None:
+    @handles(EndItem)
+    def over(self, event: EndItem) -> None:
+        if event.kind != "question":
+            return
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -260,50 +258,20 @@ class Escalation(_Escalating):
 
 
 class Alarm(_Escalating):
-    """Escalates what the agent's supervision cannot decide.
+    """Escalates what its supervision cannot decide, until the agent gets a prompt or the user types."""
 
-    `relay ps` shows the escalation, and `relay next` goes to it, until the agent gets a prompt or the user
-    types.
-    """
-
-    def __init__(
-        self,
-        bus: EventBus,
-        tasks: Tasks,
-        journal: Journal,
-        notes: Notebook,
-        *,
-        name: str,
-        to: str,
-    ) -> None:
-        super().__init__(bus, tasks, journal, name=name, to=to)
-        self._notes = notes
-        self._unanswered = ""
-
-    @handles(SessionBegan)
-    def begin(self, _: SessionBegan) -> None:
-        """Continue with the escalation of an earlier session."""
-        notes = self._notes.read()
-        self._unanswered = str(notes.get("what", ""))
-        if self._unanswered:
-            self._bus.publish(AddItem(str(notes["kind"]), str(notes["text"])))
+    _listed = True  # an earlier session may have escalated something
 
     @handles(PromptSubmitted, KeysTyped, HoldOver)
     def attended(self, _: object) -> None:
-        if self._unanswered:
-            self._unanswered = ""
-            self._notes.remove()
+        if self._listed:
+            self._listed = False
             self._bus.publish(EndItem("escalation"))
-
-    @answers(Describe)
-    async def describe(self, _: Describe, __: object) -> dict[str, Any] | None:
-        return {"escalation": self._unanswered} if self._unanswered else None
 
     @handles(Escalate)
     def escalate(self, event: Escalate) -> None:
-        self._unanswered = event.what.removeprefix(f"{self._name} ").rstrip(".")
+        self._listed = True
         text = f"{event.what} {event.how}".rstrip()
-        self._notes.write({"what": self._unanswered, "kind": event.kind, "text": text})
         self._journal.write("escalated", kind="supervision", text=text, to=self._to or None)
         self._bus.publish(Notify(text, "warning", listed=True))
         self._bus.publish(AddItem(event.kind, text))

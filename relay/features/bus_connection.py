@@ -79,7 +79,6 @@ class BusConnection:
         self._failures = 0
 
     async def run(self) -> None:
-        """Stay on the bus until cancelled."""
         while True:
             try:
                 await self._connect()

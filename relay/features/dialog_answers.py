@@ -178,7 +178,6 @@ class DialogAnswers:
         return "answered" if await self._seen(gone, TAKEN) else "unconfirmed", option
 
     def _takes_line(self, asked: ScreenQuestion) -> bool:
-        """Return True if any line answers the question."""
         return not asked.options and self._terminal.tty().canonical
 
     async def _give_text(self, asked: ScreenQuestion, text: str) -> None:

@@ -160,7 +160,6 @@ class FailureWatch:
             self._timer = None
 
     def _settle(self) -> None:
-        """Publish the failure of this turn, if there is one."""
         waited = self._timer is not None
         self._cancel()
         if self._turn.failed:
@@ -239,12 +238,10 @@ class _Turn:
 
     @classmethod
     def of_note(cls, note: Mapping[str, Any]) -> _Turn:
-        """Return the state that `note` describes."""
         last = None if note["last"] is None else Failure.from_json(note["last"])
         return cls(last, failed=note["failed"])
 
     def note(self) -> dict[str, Any]:
-        """Return the state, as a note for a later session."""
         return {"last": None if self.last is None else self.last.to_json(), "failed": self.failed}
 
     def begin(self) -> bool:
@@ -268,7 +265,6 @@ class _Turn:
             self.pending = found
 
     def fail(self, found: Failure) -> None:
-        """Record that `found` is published."""
         self.consider(found)
         self.last, self.failed, self.pending = found, True, None
 

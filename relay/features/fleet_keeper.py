@@ -55,7 +55,6 @@ class FleetKeeper:
         self._held = False
 
     async def run(self) -> None:
-        """Start what is due, until cancelled."""
         while True:
             await asyncio.sleep(until_tick(self._look))
             if self._take():

@@ -98,7 +98,6 @@ class GateRunner:
 
 
 def _prompt(command: str, result: CommandResult) -> str:
-    """Return the prompt for a failed gate."""
     how = result.problem or f"It exited with {result.exit_code}."
     head = f"`{command}` must succeed before your task is done, but it failed. {how}"
     output = result.end.decode(errors="ignore").strip()  # a failure shows at the end

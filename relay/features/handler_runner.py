@@ -50,7 +50,10 @@ LEDGER = 10.0
 ORDERED_WITH = {"broadcast": "relay"}
 """Namespaces whose directives share a queue: both send messages to the same receivers."""
 
-GUARDS = {NativeName.TOOL_PRE: events.ToolPre, NativeName.PROMPT_SUBMIT: events.PromptSubmit}
+GUARDS: dict[NativeName, type[HandlerEvent]] = {
+    NativeName.TOOL_PRE: events.ToolPre,
+    NativeName.PROMPT_SUBMIT: events.PromptSubmit,
+}
 """The events whose handlers may refuse something."""
 
 PUBLISHED = (events.Prompting, events.MessageReceived, events.MessageSent, events.Idle, events.SessionEnd)

@@ -83,7 +83,6 @@ class Holds:
 
     @handles(SessionBegan)
     def begin(self, _: SessionBegan) -> None:
-        """Continue with the hold of an earlier session."""
         if reason := str(self._notes.read().get("reason", "")):
             self._bus.publish(Hold(reason))
 
@@ -189,7 +188,6 @@ class Bounds:
 
     @handles(SessionBegan)
     def begin(self, _: SessionBegan) -> None:
-        """Continue from the notes of an earlier session."""
         notes = self._notes.read()
         self._unattended.turns = int(notes.get("turns", 0))
         self._unattended.since = float(notes.get("since", self._unattended.since))
@@ -354,16 +352,16 @@ def _spent(name: str, cap: _Cap) -> str:
 class LoopWatch:
     """Detects that the agent `name` repeats the same tool call, or works without output.
 
-    draws: relay knows its screen; a program that prints lines may be silent.
+    known: relay knows its screen; a program that prints lines may be silent.
     """
 
     def __init__(
-        self, bus: EventBus, terminal: AgentTerminal, *, name: str, draws: bool, clock: Clock | None = None
+        self, bus: EventBus, terminal: AgentTerminal, *, name: str, known: bool, clock: Clock | None = None
     ) -> None:
         self._bus = bus
         self._terminal = terminal
         self._name = name
-        self._draws = draws
+        self._known = known
         self._clock = clock or Clock()
         self._calls: dict[str, tuple[int, int]] = {}  # by subagent: the last call, and how often in a row
         self._timer: asyncio.TimerHandle | None = None
@@ -390,7 +388,7 @@ class LoopWatch:
     @handles(StateChanged)
     def changed(self, event: StateChanged) -> None:
         self._cancel()
-        if self._draws and event.after == Readiness.WORKING:
+        if self._known and event.after == Readiness.WORKING:
             self._timer = self._clock.later(SILENCE, self._look)
 
     @handles(AgentExited)

@@ -41,16 +41,16 @@ _BESIDE = frozenset({NativeName.SESSION_START, NativeName.SESSION_END, NativeNam
 
 
 class HookResponder:
-    """Answers the hooks of one agent. policy: the tool calls that the user allows in advance."""
+    """Answers the hooks of one agent. allowed: the tool calls that the user allows in advance."""
 
     def __init__(
-        self, bus: EventBus, journal: Journal, turn: Turn, continuations: Continuations, policy: Policy
+        self, bus: EventBus, journal: Journal, turn: Turn, continuations: Continuations, allowed: Policy
     ) -> None:
         self._bus = bus
         self._journal = journal
         self._turn = turn
         self._continuations = continuations
-        self._policy = policy
+        self._allowed = allowed
 
     @answers(HookAsked)
     async def answer(self, question: HookAsked, _: object) -> Answered:
@@ -153,7 +153,7 @@ class HookResponder:
         if (stopped := self._stopped(event)) is not None:
             return stopped
         if not self._turn.tools.allows(event):
-            rule = self._policy.allows(event.tool_name, event.tool_input)
+            rule = self._allowed.allows(event.tool_name, event.tool_input)
             if rule is None:
                 return Answered("")
             self._allow(event, rule)

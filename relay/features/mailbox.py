@@ -399,7 +399,6 @@ class _Shown:
                 )
 
     def well(self) -> None:
-        """Record that the ledger works."""
         self._trouble = False
 
     def watch(self, message: Message) -> None:

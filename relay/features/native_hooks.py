@@ -53,7 +53,7 @@ class NativeHooks:
     kind:          the agent's dialect; "" if no hooks were set up.
     note:          what is wrong with the set-up; "" if nothing is.
     record:        reads the agent's own record; None if it has none.
-    continuations: the limit of continuations in a row, for `relay explain`.
+    most:          continuations in a row, for `relay explain`.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class NativeHooks:
         kind: str,
         note: str,
         record: TranscriptReader | None,
-        continuations: int,
+        most: int,
         progress: Progress,
     ) -> None:
         self._bus = bus
@@ -74,7 +74,7 @@ class NativeHooks:
         self._kind = kind
         self._note = note
         self._record = record
-        self._most = continuations
+        self._most = most
         self._progress = progress
         self._spoken = False  # the hooks have reported at least once
         self._problem: str | None = None

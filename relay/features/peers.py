@@ -68,7 +68,6 @@ class Peers:
         self._sending = asyncio.Lock()
 
     async def run(self) -> None:
-        """Keep the list current until cancelled."""
         while self._kept is not None:
             self._look(self._kept)
             await asyncio.sleep(until_tick(LOOK_EVERY))

@@ -82,7 +82,6 @@ class Requests:
         self._operations = operations
 
     async def run(self) -> None:
-        """Serve until cancelled."""
         await self._server.run()
 
     async def answer(self, request: Request) -> Answer:

@@ -132,7 +132,6 @@ class Spawner:
     # Reporting how they have ended.
 
     async def run(self) -> None:
-        """Watch the agents that this one has started, until cancelled."""
         while True:
             await asyncio.sleep(self._look)
             await self._report()

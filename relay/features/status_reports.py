@@ -13,20 +13,20 @@ from relay.terminal.status import StatusRecords
 
 
 class StatusReports:
-    """Keeps `records` up to date. reports: report the agent's state to the user's terminal."""
+    """Keeps `statuses` up to date. known: relay knows the agent, and reports its state to the terminal."""
 
-    def __init__(self, bus: EventBus, records: StatusRecords, shim: ShimLink, *, reports: bool) -> None:
+    def __init__(self, bus: EventBus, statuses: StatusRecords, shim: ShimLink, *, known: bool) -> None:
         self._bus = bus
-        self._records = records
+        self._statuses = statuses
         self._shim = shim
-        self._reports = reports
+        self._known = known
 
     @handles(OutputRead)
     def read(self, event: OutputRead) -> None:
-        if self._records.feed(event.data, time.monotonic()):
+        if self._statuses.feed(event.data, time.monotonic()):
             self._bus.publish(EvidenceChanged())
 
     @handles(StateChanged)
     def report(self, event: StateChanged) -> None:
-        if self._reports and self._records.root() is None:  # else the agent reports itself
+        if self._known and self._statuses.root() is None:  # else the agent reports itself
             self._shim.report(status.report(event.after, event.kind))

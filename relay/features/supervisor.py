@@ -305,22 +305,18 @@ class _Life:
                 self.ending = EndAgent(Phase(note["phase"]), note["reason"])
 
     def end(self, order: EndAgent) -> None:
-        """Note that supervision ends the agent."""
         if self.ending is None:
             self.ending = order
             self._progress.note("ending", phase=str(order.phase), reason=order.reason)
 
     def decide(self) -> None:
-        """Note that the decision about what follows has been made."""
         self._progress.note("decided")
 
     @property
     def worked_once(self) -> bool:
-        """True if the agent has finished a turn."""
         return self._worked
 
     def worked(self) -> None:
-        """Note that the agent has finished a turn."""
         if not self._worked:
             self._worked = True
             self._progress.note("worked")

@@ -31,7 +31,7 @@ RESET_EVERY = 0.05
 class Terminals:
     """Draws for the attached terminal. pid: the agent's process; detached: it was started without a terminal.
 
-    prefix: the key that begins a relay command (the setting `detach_key`).
+    detach_key: the setting; the key begins a relay command.
     outlives: the agent keeps running if the terminal that started it is lost (the setting `on_hangup`).
     """
 
@@ -45,7 +45,7 @@ class Terminals:
         name: str,
         pid: int,
         detached: bool,
-        prefix: str,
+        detach_key: str,
         outlives: bool,
     ) -> None:
         self._bus = bus
@@ -55,7 +55,7 @@ class Terminals:
         self._name = name
         self._pid = pid
         self._detached = detached
-        self._prefix = prefix
+        self._detach_key = detach_key
         self._outlives = outlives
         self._lost = f"Its terminal was closed. `relay attach {name}` brings it back."
         self._looking: asyncio.TimerHandle | None = None
@@ -63,7 +63,7 @@ class Terminals:
 
     @handles(SessionBegan)
     def begin(self, _: SessionBegan) -> None:
-        self._shim.prefix(self._prefix)
+        self._shim.prefix(self._detach_key)
         self._shim.outlive(self._outlives)
         if self._detached:
             self._tasks.spawn(self._let_go(), "the terminal")
@@ -92,7 +92,6 @@ class Terminals:
 
     @answers(Goodbye)
     async def goodbye(self, _: Goodbye, __: object) -> None:
-        """Give the terminal back."""
         self._note_reset()
         self._shim.goodbye()
 
@@ -138,7 +137,6 @@ class Terminals:
 
     @handles(UnreadCounted)
     def unread(self, event: UnreadCounted) -> None:
-        """Tell the shim what its help says of the inbox."""
         self._shim.unread(event.number)
 
     def _note_reset(self) -> None:

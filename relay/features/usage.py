@@ -160,7 +160,6 @@ class UsageTracker:
         return sum(self._reader.models.values(), Spent())
 
     def _write(self) -> None:
-        """Log the usage since the last entry."""
         self._logged_at = self._clock.now()
         if self._logged is None:
             return  # an earlier session's entries were not read: the next session logs it

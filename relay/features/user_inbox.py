@@ -147,13 +147,13 @@ class Pusher:
     """
 
     def __init__(
-        self, bus: EventBus, journal: Journal, redactor: Redactor, session: Identity, settings: Sinks
+        self, bus: EventBus, journal: Journal, redactor: Redactor, session: Identity, user_sinks: Sinks
     ) -> None:
         self._bus = bus
         self._journal = journal
         self._redactor = redactor
         self._its = (session.team, session.name)
-        self._settings = settings
+        self._sinks = user_sinks
         self._failing: dict[str, str] = {}  # by sink: the notice about it
         self._news = asyncio.Event()
         self._pushing = asyncio.Lock()
@@ -186,7 +186,7 @@ class Pusher:
     async def _push_all(self, *, settled: bool = False) -> None:
         with suppress(RelayError):  # there is no ledger; the items wait
             async with self._pushing:
-                await asyncio.gather(*(self._push_to(sink, settled) for sink in self._settings.names))
+                await asyncio.gather(*(self._push_to(sink, settled) for sink in self._sinks.names))
 
     async def _push_to(self, sink: str, settled: bool) -> None:
         agent = self._its if sink == sinks.DESKTOP else None
@@ -195,7 +195,7 @@ class Pusher:
             return inbox.next_push(sink, agent, settled=settled)
 
         while (item := await _ledger(self._bus, due)) is not None:
-            why = await sinks.push(self._settings, sink, item, self._redactor)
+            why = await sinks.push(self._sinks, sink, item, self._redactor)
             succeeded = not why or sink == sinks.DESKTOP  # a desktop that is not there stays so
             await _ledger(self._bus, partial(UserInbox.pushed, id=item.id, sink=sink, succeeded=succeeded))
             if why:

@@ -41,7 +41,6 @@ class Member:
     online: bool | None
 
 
-@dataclass(frozen=True, slots=True)
 class SendMessage(Question[tuple[Message, ...]]):
     """Send `message` in this agent's name: one Message per receiver, each committed in the ledger.
 
@@ -54,7 +53,6 @@ class SendMessage(Question[tuple[Message, ...]]):
     wait: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class ListMembers(Question[tuple[Member, ...]]):
     """List every agent that the team has known, except finished runs and this agent.
 
@@ -64,12 +62,10 @@ class ListMembers(Question[tuple[Member, ...]]):
     name: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class ListChannels(Question[tuple[str, ...]]):
     """List the channels that this agent is in, sorted."""
 
 
-@dataclass(frozen=True, slots=True)
 class SpawnAgent(Question[str]):
     """Start another agent beside this one; the answer is a sentence about it. No answer: it may not.
 
@@ -83,7 +79,6 @@ class SpawnAgent(Question[str]):
     task: str = ""
 
 
-@dataclass(frozen=True, slots=True)
 class ReleaseAgent(Question[str]):
     """End an agent that this one has started; the answer is a sentence about it. No answer: it may not.
 
@@ -99,14 +94,12 @@ NO_SPAWN = (
 )
 
 
-@dataclass(frozen=True, slots=True)
 class HandlerProblem(Event):
     """A handler has a fault; the session continues."""
 
     problem: Problem
 
 
-@dataclass(frozen=True, slots=True)
 class HandlerPrinted(Event):
     """A handler has printed `text`. handler: its name."""
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from relay import names
-from relay.dataclass import dataclass, fields
+from relay.dataclass import fields
 from relay.errors import ConfigError
 from relay.eventbus import Event
 
@@ -23,7 +23,6 @@ def _snake(camel: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", camel).lower()
 
 
-@dataclass(frozen=True, slots=True)
 class HandlerEvent(Event):
     """An event that users can handle. Its name comes from its class; subclasses register in `EVENTS`."""
 
@@ -38,19 +37,16 @@ class HandlerEvent(Event):
         return tuple(field.name for field in fields(cls))
 
 
-@dataclass(frozen=True, slots=True)
 class SessionStart(HandlerEvent):
     """The agent is ready for the first time. Text injected here is its initial context."""
 
 
-@dataclass(frozen=True, slots=True)
 class Output(HandlerEvent):
     """The agent said something. `output` is one or more logical lines, escape sequences gone."""
 
     output: str
 
 
-@dataclass(frozen=True, slots=True)
 class ToolPre(HandlerEvent):
     """The agent is about to call a tool."""
 
@@ -59,7 +55,6 @@ class ToolPre(HandlerEvent):
     tool_use_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class ToolPost(HandlerEvent):
     """A tool call has ended. `error` says why it failed, or is None; `duration_ms` is in milliseconds."""
 
@@ -71,14 +66,12 @@ class ToolPost(HandlerEvent):
     tool_use_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class PromptSubmit(HandlerEvent):
     """A prompt was submitted to the agent, by the user or by relay."""
 
     prompt: str
 
 
-@dataclass(frozen=True, slots=True)
 class Prompting(HandlerEvent):
     """The agent asks the user `text`. `kind` is `permission`, `plan_approval`, `question` or `other`."""
 
@@ -86,7 +79,6 @@ class Prompting(HandlerEvent):
     text: str = ""
 
 
-@dataclass(frozen=True, slots=True)
 class MessageReceived(HandlerEvent):
     """A message for this agent has been stored and will be injected.
 
@@ -104,7 +96,6 @@ class MessageReceived(HandlerEvent):
     priority: str = "normal"
 
 
-@dataclass(frozen=True, slots=True)
 class MessageSent(HandlerEvent):
     """This agent has sent a message. `to` is one receiver, `channel` the channel used, or None."""
 
@@ -117,14 +108,12 @@ class MessageSent(HandlerEvent):
     priority: str = "normal"
 
 
-@dataclass(frozen=True, slots=True)
 class Idle(HandlerEvent):
     """The agent has printed nothing for `seconds` (30 unless set otherwise)."""
 
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
 class AgentEnd(HandlerEvent):
     """The agent has finished a turn. `last_assistant_message` is None unless the turn ended in its text."""
 
@@ -135,7 +124,6 @@ class AgentEnd(HandlerEvent):
     duration_ms: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class Compact(HandlerEvent):
     """The agent is about to compact its context. `trigger` is `manual` or `auto`."""
 
@@ -143,7 +131,6 @@ class Compact(HandlerEvent):
     compaction_type: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class SessionEnd(HandlerEvent):
     """The session is about to end. The agent gets limited time to act on text injected here.
 

@@ -148,7 +148,6 @@ class Registry:
         return bool(self._handlers_of(namespace))
 
     def namespaces(self) -> frozenset[str]:
-        """Return the namespaces that have handlers."""
         return frozenset(handler.pattern.namespace for handler in self._patterns if handler.pattern)
 
     def meant(self, namespace: str) -> str:

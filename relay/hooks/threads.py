@@ -103,7 +103,6 @@ class Call:
         self.finish(finished)
 
     def run(self) -> Finished:
-        """Run the call in this thread."""
         self.thread = threading.current_thread()
         try:
             return Finished(self.context.run(self.function))

@@ -116,7 +116,6 @@ class Draft:
         self.answers = asking and (not before or self.answers)
 
     def clear(self) -> None:
-        """Note that the input is empty."""
         self._text, self._known, self._pending = "", True, ""
 
     def taken(self, last_output: float, unfinished: str, rows: Sequence[str], *, canonical: bool) -> bool:

@@ -10,21 +10,18 @@ from relay.eventbus import Event, Question
 from relay.injection.injection import Injection, Outcome
 
 
-@dataclass(frozen=True, slots=True)
 class Inject(Event):
     """Give this text to the agent as soon as it is safe."""
 
     injection: Injection
 
 
-@dataclass(frozen=True, slots=True)
 class Withdraw(Event):
     """Cancel the injection `id`, unless its delivery has begun."""
 
     id: str
 
 
-@dataclass(frozen=True, slots=True)
 class MayBegin(Question[None]):
     """`injection` is about to be delivered: record what is needed to recover from an interruption.
 
@@ -38,19 +35,16 @@ class MayBegin(Question[None]):
     begins: bool
 
 
-@dataclass(frozen=True, slots=True)
 class TryAgain(Event):
     """Retry the temporarily refused injections (MayBegin) at once: the reason is gone."""
 
 
-@dataclass(frozen=True, slots=True)
 class InjectionDeferred(Event):
     """Delivery was about to begin, but nothing was written: the injection is waiting again."""
 
     injection: Injection
 
 
-@dataclass(frozen=True, slots=True)
 class InjectionEnded(Event):
     """An injection has ended. An uncertain one may end a second time, as injected."""
 
@@ -58,12 +52,10 @@ class InjectionEnded(Event):
     outcome: Outcome
 
 
-@dataclass(frozen=True, slots=True)
 class EarlierInjectionEnded(InjectionEnded):
     """An earlier session has seen how an injection ended, but may not have noted it in all places."""
 
 
-@dataclass(frozen=True, slots=True)
 class Compose(Question[tuple[Injection, ...]]):
     """These injections are about to be typed as one prompt: answer with the texts to put before them.
 
@@ -85,7 +77,6 @@ class Contribution:
     notice: str = ""
 
 
-@dataclass(frozen=True, slots=True)
 class Contribute(Question[Contribution]):
     """A reply to the agent's own hook has room for texts.
 
@@ -99,7 +90,6 @@ class Contribute(Question[Contribution]):
     extends: bool = False
 
 
-@dataclass(frozen=True, slots=True)
 class Occupied(Question[str]):
     """Name what keeps a ready agent from being idle: what is waiting for it; no answer if nothing is."""
 
@@ -118,7 +108,6 @@ class Recognition:
     sender: str = ""
 
 
-@dataclass(frozen=True, slots=True)
 class Recognize(Question[Recognition]):
     """The agent's hook has reported this prompt: did relay give it?"""
 

@@ -151,7 +151,6 @@ class Unfinished:
             left.touched = True
 
     def written(self, data: bytes, position: int) -> None:
-        """Record what a session has written."""
         if (left := self._before(position)) is None:
             return
         left.touched = left.touched or (left.written and data != b"\r")

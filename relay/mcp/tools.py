@@ -209,5 +209,4 @@ TOOLS = (
 
 
 def offered(access: Access) -> dict[str, Tool]:
-    """Return the tools of a server, by name."""
     return {tool.name: tool for tool in TOOLS if access in tool.access}

@@ -76,7 +76,6 @@ class MessagingClient:
         *,
         publish: Callable[[Event], None],
         broker_url: str | None = None,
-        broker_port: int | None = None,
         limits: Limits | None = None,
         in_hand: Collection[str] = (),
         owner: Owner | None = None,
@@ -86,7 +85,7 @@ class MessagingClient:
 
         publish:    called on this loop with each event (relay.messaging.events).
         broker_url: an external broker, or the URLs of its nodes with commas between them; None: the embedded
-                    one, started on demand (at broker_port, if given).
+                    one, started on demand.
         limits:     what the runaway guard lets the agent send (default: Limits()).
         in_hand:    the ids of messages that this process was giving to the agent through an earlier client.
                     Others that a session was typing when it ended become uncertain.
@@ -97,7 +96,7 @@ class MessagingClient:
         """
         names.validate(team, "team")
         names.validate(name)
-        connector = Connector(home, broker_url, port=broker_port)
+        connector = Connector(home, broker_url)
         bus = bus_of(broker_url if connector.external else None)
 
         def begin(ledger: Ledger) -> str:

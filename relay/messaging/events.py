@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from relay.dataclass import dataclass
 from relay.errors import RelayError
 from relay.eventbus import Event, EventBus, Question
 from relay.message import Message
@@ -14,33 +13,28 @@ if TYPE_CHECKING:
     from relay.messaging.client import MessagingClient
 
 
-@dataclass(frozen=True, slots=True)
 class MessageStored(Event):
     """A message for this agent is stored, and next in order."""
 
     message: Message
 
 
-@dataclass(frozen=True, slots=True)
 class OutcomeReported(Event):
     """A message of this agent has reached its receiver's ledger, or its outcome there is known."""
 
     message: Message
 
 
-@dataclass(frozen=True, slots=True)
 class StatusReported(Event):
     """The client has a new status: one line for the user."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
 class ClientOpened(Event):
     """The session has a new client on the message bus (CurrentClient)."""
 
 
-@dataclass(frozen=True, slots=True)
 class MessageGiven(Event):
     """A message is about to be given to the agent. begins: True if it starts a new turn."""
 
@@ -48,21 +42,18 @@ class MessageGiven(Event):
     begins: bool
 
 
-@dataclass(frozen=True, slots=True)
 class MessageExchanged(Event):
     """The agent has sent `message`, or is about to be given it."""
 
     message: Message
 
 
-@dataclass(frozen=True, slots=True)
 class MessagesHeld(Event):
     """Messages that the agent sent are held. reason: shown to the user, with what they can do."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
 class AddItem(Event):
     """Put something into the user's inbox (relay.messaging.user_inbox), until EndItem; secrets are removed.
 
@@ -75,7 +66,6 @@ class AddItem(Event):
     lasts: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class EndItem(Event):
     """The agent's items of this kind no longer wait for the user. text: only the one with this text."""
 
@@ -83,19 +73,16 @@ class EndItem(Event):
     text: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class UnreadCounted(Event):
     """The user has this many unread items in the inbox, in the whole home."""
 
     number: int
 
 
-@dataclass(frozen=True, slots=True)
 class InHand(Question[frozenset[str]]):
     """Name the messages (ids) that this session is delivering to the agent now."""
 
 
-@dataclass(frozen=True, slots=True)
 class CurrentClient(Question["MessagingClient"]):
     """Name the client of this session (`current_client`); raise a RelayError that says why there is none."""
 
@@ -125,6 +112,5 @@ def handler_fields(message: Message) -> dict[str, Any]:
 
 
 def journal_fields(message: Message) -> dict[str, Any]:
-    """Return the fields of a journal entry about a message."""
     fields = {name: getattr(message, name) for name in ("id", "sender", "to", "state", "route", "role")}
     return {**fields, "body": preview(message.body)}

@@ -102,7 +102,6 @@ class Attendance:
         return None
 
     def count(self) -> int:
-        """Return the number of online agents."""
         ((count,),) = self._rows("count(*)", f"AND online AND ? - heard < {MISSED} * every", self.db.now())
         return int(count)
 

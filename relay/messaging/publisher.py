@@ -185,7 +185,6 @@ class ProxyPublishers:
     _active: dict[str, Publisher] = field(default_factory=dict, init=False)
 
     def wake(self) -> None:
-        """Look for messages that are due."""
         self._wake.set()
         for publisher in self._active.values():
             publisher.wake()

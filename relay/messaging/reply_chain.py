@@ -39,7 +39,6 @@ class ReplyChain:
         self._answered = False
 
     def received(self, message: Message) -> None:
-        """Record that `message` is given to the agent."""
         self._last[names.key(message.sender)] = message
 
     def sent(self) -> None:

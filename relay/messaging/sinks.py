@@ -58,7 +58,6 @@ class Sinks:
 
     @property
     def names(self) -> list[str]:
-        """The sinks in use."""
         used = {
             DESKTOP: self.desktop,
             "ntfy": self.ntfy_topic,

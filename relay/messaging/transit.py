@@ -235,7 +235,6 @@ class Transit:
                 advance(db, "id = ?", id, State.UNCERTAIN, detail)
 
     def sent(self, ids: Collection[str]) -> None:
-        """Record that the broker has accepted these messages."""
         # Look without a write lock first: many have arrived by now.
         these = f"id IN ({', '.join('?' * len(ids))})"
         if not self._db.rows(f"SELECT 1 FROM messages WHERE {these} AND state = 'queued' LIMIT 1", *ids):
@@ -248,7 +247,6 @@ class Transit:
             )
 
     def hindered(self, team: str, sender: str, why: str) -> None:
-        """Record why the queued messages of `sender` are not published."""
         queued = f"{_SENDER} AND {PENDING} AND state = 'queued'"
         statement = f"UPDATE messages SET detail = ? WHERE {queued} AND detail IS NOT ?"
         self._db.write(statement, why, *keys(team, sender), why)

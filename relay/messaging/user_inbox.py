@@ -262,18 +262,19 @@ class UserInbox:
                 self._end(f"{own} AND id NOT IN ({newest})", *its, *its)
 
     def begin(self, team: str, name: str, *, begins: bool) -> None:
-        """End what earlier sessions have added, except notices: the session adds again what still waits.
+        """End what earlier sessions have added, and this one adds again if it still waits.
 
-        begins: its agent was just started, so that nothing is the same.
+        Notices stay, and escalations, unless the agent `begins`: it was just started, so nothing is the same.
         """
-        self.end(team, name)
+        stay = "('notice')" if begins else "('notice', 'escalation')"
+        self._end(f"team = ? AND key = ? AND kind NOT IN {stay}", *_keys(team, name))
         if begins:
             was = "UPDATE items SET done = min(done, ?) WHERE team = ? AND key = ? AND done > ?"
             self._db.write(was, before := self._db.now() - SAME, *_keys(team, name), before)
 
-    def end(self, team: str, name: str, kind: str | None = None, text: str | None = None) -> None:
-        """End the agent's items of a `kind` (None: all but notices), or only the one with this `text`."""
-        which = "team = ? AND key = ? AND ifnull(kind = ?, kind <> 'notice') AND text = ifnull(?, text)"
+    def end(self, team: str, name: str, kind: str, text: str | None = None) -> None:
+        """End the agent's items of a `kind`, or only the one with this `text`."""
+        which = "team = ? AND key = ? AND kind = ? AND text = ifnull(?, text)"
         self._end(which, *_keys(team, name), kind, text)
 
     def _end(self, which: str, *values: object) -> None:

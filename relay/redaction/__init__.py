@@ -78,7 +78,6 @@ class Redactor:
         return _merged(found) if found else found
 
     def begins(self, text: str) -> bool:
-        """Return True if a known value begins with `text`."""
         place = bisect(self._sorted, text)
         return place < len(self._sorted) and self._sorted[place].startswith(text)
 

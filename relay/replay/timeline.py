@@ -59,7 +59,6 @@ class Moment:
 
     @property
     def label(self) -> str:
-        """The text of a marker for it."""
         return self.text if self.kind == MARKER else f"{self.kind}: {self.text}"
 
     def public(self) -> dict[str, Any]:

@@ -32,7 +32,6 @@ class Fired:
 
     @property
     def halts(self) -> list[HookResult]:
-        """The results that end the turn."""
         return [result for result in self.results if result.action == "halt"]
 
     @property

@@ -81,7 +81,6 @@ class RuleRun:
 
 
 def judge(rule: Rule, output: CommandResult) -> RuleRun:
-    """Return the answer in `output`, from the command of `rule`."""
     answer = _Answer(rule)
     answer.read(output)
     return answer.run(output)
@@ -312,7 +311,6 @@ class _Answer:
             self._inject(reason, continues=True, follow_up=True)
 
     def stop(self, reason: str | None) -> None:
-        """End the turn."""
         reason = _stripped(reason) or STOPPED
         self._attach("hook_stopped_continuation", reason)
         if self._decides:

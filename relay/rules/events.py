@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from relay.agents.hook_event import NativeName
-from relay.dataclass import dataclass
 from relay.eventbus import Event, Question
 from relay.hooks.events import HandlerEvent
 from relay.hooks.result import HookResult
@@ -14,7 +13,6 @@ from relay.rules.turn_end import Ending
 Results = tuple[HookResult, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class Consult(Question[Results]):
     """Run the rules for the event `rules`, then the handlers for the event `handlers`; either may be None.
 
@@ -28,32 +26,27 @@ class Consult(Question[Results]):
     ending: Ending | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class Observe(Event):
     """Run the rules for this event; nobody waits for them."""
 
     event: RuleEvent
 
 
-@dataclass(frozen=True, slots=True)
 class RuleEnded(Event):
     """A rule in the background has ended."""
 
     ran: RuleRun
 
 
-@dataclass(frozen=True, slots=True)
 class HasRules(Question[bool]):
     """Ask whether a rule for the event `name` is in force."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
 class GuardedEvents(Question[frozenset[NativeName]]):
     """Name the events of the agent's own hooks at which a rule or a handler may refuse something."""
 
 
-@dataclass(frozen=True, slots=True)
 class RulesChanged(Question[None]):
     """Other rules are in force from now on: record what hooks need to know while no session runs."""

@@ -11,7 +11,7 @@ import shlex
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from relay.agents import kinds
 from relay.agents.door import Door, NoDoor, Site
@@ -87,12 +87,61 @@ from relay.supervision.succession import Succession
 if TYPE_CHECKING:
     from relay.messaging.client import MessagingClient
 
+T = TypeVar("T")
+
 Feature = object
 """Any object with methods that handle events, answer questions or are operations. Its `run`, if it has one,
 starts with the session and is cancelled at the session's end."""
 
 Factory = Callable[[Core], Feature | None]
 """Makes a feature, or returns None if the session does not need it."""
+
+PARTS: dict[str, Callable[[Core], object]] = {
+    "account": lambda core: core.supervision.account,
+    "bus": lambda core: core.bus,
+    "continuations": lambda core: core.agent.continuations,
+    "directory": lambda core: core.session.directory,
+    "env": lambda core: core.started.env,
+    "escalate_to": lambda core: core.setup.settings.escalate_to,
+    "home": lambda core: core.started.home,
+    "hooked": lambda core: bool(core.started.bridge),
+    "journal": lambda core: core.journal,
+    "known": lambda core: core.setup.knows_agent,
+    "knows": lambda core: core.setup.registry.knows,
+    "meant": lambda core: core.setup.registry.meant,
+    "name": lambda core: core.session.name,
+    "policy": lambda core: core.supervision,
+    "prefix": lambda core: core.setup.prefix,
+    "profile": lambda core: core.setup.profile,
+    "progress": lambda core: core.progress,
+    "records": lambda core: Records(core.started.home),
+    "redactor": lambda core: core.redactor,
+    "resumes": lambda core: core.started.resumes,
+    "session": lambda core: core.session,
+    "settings": lambda core: core.setup.settings,
+    "shim": lambda core: core.started.shim,
+    "socket": lambda core: core.started.socket,
+    "state": lambda core: core.agent.state,
+    "statuses": lambda core: core.agent.status,
+    "subagents": lambda core: core.setup.settings.subagents == "act",
+    "tasks": lambda core: core.tasks,
+    "terminal": lambda core: core.agent.terminal,
+    "turn": lambda core: core.agent.turn,
+    "view": lambda core: core.agent.view,
+}
+"""The arguments that features get by the names of their parameters; each name has one meaning."""
+
+
+def make(core: Core, kind: Callable[..., T], /, **own: object) -> T:
+    """Return a feature of this `kind`. own: its other arguments, and any in place of a part."""
+    code = kind.__init__.__code__  # inspect.signature takes 50 times as long
+    parameters = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
+    return kind(**{name: PARTS[name](core) for name in parameters if name in PARTS and name not in own} | own)
+
+
+def of(kind: Callable[..., Feature]) -> Factory:
+    """Return the factory of a feature whose arguments are all in PARTS."""
+    return lambda core: make(core, kind)
 
 
 def _notices(core: Core) -> Notices:
@@ -104,19 +153,16 @@ def _notices(core: Core) -> Notices:
     first = (*core.setup.notices, *filter(None, notes))
     told = frozenset(core.started.told)
     mistakes = core.setup.notices
-    return Notices(
-        core.bus, core.journal, core.started.shim, first, mistakes=mistakes, told=told, noticed=core.noticed
-    )
+    return make(core, Notices, first=first, mistakes=mistakes, told=told, noticed=core.noticed)
 
 
 def _output_reader(core: Core) -> OutputReader:
     setup, agent = core.setup, core.agent
-    return OutputReader(
-        core.bus,
-        core.started.shim,
-        agent.terminal,
-        agent.reader,
-        Grammar.of_terminal(
+    return make(
+        core,
+        OutputReader,
+        reader=agent.reader,
+        grammar=Grammar.of_terminal(
             setup.registry.knows,
             setup.profile,
             prefix=setup.prefix,
@@ -156,17 +202,8 @@ def _handler_runner(core: Core) -> HandlerRunner:
         subagents=setup.settings.subagents == "act",
         prefix=setup.prefix,
     )
-    return HandlerRunner(
-        core.bus,
-        core.tasks,
-        core.journal,
-        runner,
-        context,
-        history,
-        hooked=bool(core.started.bridge),
-        progress=core.progress,
-        earlier=EarlierSessions(core.progress, hearing, started.shim.ring.joined.offset),
-    )
+    earlier = EarlierSessions(core.progress, hearing, started.shim.ring.joined.offset)
+    return make(core, HandlerRunner, runner=runner, context=context, history=history, earlier=earlier)
 
 
 def _memory(core: Core) -> MemoryStore | RelayError:
@@ -174,15 +211,11 @@ def _memory(core: Core) -> MemoryStore | RelayError:
 
 
 def _rule_runner(core: Core) -> RuleRunner:
-    directory, bus = core.session.directory, core.bus
-    return RuleRunner(
-        core.bus,
-        core.tasks,
-        core.journal,
-        core.setup.rules,
-        Engine(directory, core.started.env, bus),
-        home=core.started.home,
-        directory=directory,
+    return make(
+        core,
+        RuleRunner,
+        rules=core.setup.rules,
+        engine=Engine(core.session.directory, core.started.env, core.bus),
         files=[Path(path) for path in core.started.options.rules],
         full=core.setup.settings.hook_output == "full",
         loaded=lambda book: replace(core.active, rules=book.sources).save(core.started.home, core.session.id),
@@ -198,15 +231,13 @@ def _record(core: Core) -> TranscriptReader | None:
 
 
 def _native(core: Core) -> NativeHooks:
-    return NativeHooks(
-        core.bus,
-        core.journal,
-        core.agent.turn,
+    return make(
+        core,
+        NativeHooks,
         kind=core.started.bridge,
         note=core.started.bridge_note,
         record=_record(core),
-        continuations=core.setup.settings.continuations,
-        progress=core.progress,
+        most=core.setup.settings.continuations,
     )
 
 
@@ -225,14 +256,8 @@ def _door(core: Core) -> Door:
 
 
 def _peers(core: Core) -> Peers:
-    return Peers(
-        core.bus,
-        core.journal,
-        core.session,
-        core.started.home,
-        kinds.find(core.started.bridge).peers(_site(core)),
-        shows=core.setup.settings.peers == "auto",
-    )
+    listing = kinds.find(core.started.bridge).peers(_site(core))
+    return make(core, Peers, listing=listing, shows=core.setup.settings.peers == "auto")
 
 
 def _own_record(core: Core) -> Feature | None:
@@ -240,21 +265,13 @@ def _own_record(core: Core) -> Feature | None:
         return None
     from relay.features.own_record import OwnRecord
 
-    return OwnRecord(core.bus, core.journal, core.agent.terminal, core.started.record, core.progress)
+    return make(core, OwnRecord, named=core.started.record)
 
 
 def _conversation(core: Core) -> ConversationTracker:
     started = core.started
-    return ConversationTracker(
-        core.bus,
-        core.journal,
-        core.setup.profile,
-        started.command,
-        core.session.directory,
-        Lineage(started.pty.pid, started.pty.leader, os.getpid()),
-        core.progress,
-        started.record,
-    )
+    lineage = Lineage(started.pty.pid, started.pty.leader, os.getpid())
+    return make(core, ConversationTracker, command=started.command, lineage=lineage, record=started.record)
 
 
 def _onboarding(core: Core) -> Onboarding | None:
@@ -263,13 +280,10 @@ def _onboarding(core: Core) -> Onboarding | None:
     on_screen = core.setup.acts_on("relay")
     if not (on_screen or core.started.record is not None or _record(core) is not None):
         return None
-    return Onboarding(
-        core.bus,
-        core.tasks,
-        core.session,
+    return make(
+        core,
+        Onboarding,
         template=core.setup.onboarding,
-        prefix=core.setup.prefix,
-        hooked=bool(core.started.bridge),
         on_screen=on_screen,
         spawns=core.supervision.spawns,
         tools=core.started.mcp,
@@ -282,24 +296,13 @@ def _escalates(core: Core) -> bool:
 
 
 def _escalation(core: Core) -> Escalation | None:
-    setup = core.setup
-    if not _escalates(core):
-        return None
-    return Escalation(
-        core.bus,
-        core.tasks,
-        core.journal,
-        core.started.shim,
-        name=core.session.name,
-        to=setup.settings.escalate_to,
-        rings=setup.knows_agent,
-    )
+    return make(core, Escalation) if _escalates(core) else None
 
 
 def _window_title(core: Core) -> WindowTitle | None:
     if not core.setup.knows_agent or core.setup.settings.title == "never":
         return None  # a plain program's terminal gets nothing but the program's output
-    return WindowTitle(core.bus, core.started.shim, core.agent.terminal, name=core.session.name)
+    return make(core, WindowTitle)
 
 
 def _bus_connection(core: Core) -> BusConnection:
@@ -326,7 +329,7 @@ def _bus_connection(core: Core) -> BusConnection:
             begins=not (started.resumed or started.restarts),
         )
 
-    return BusConnection(core.bus, core.journal, open, name=session.name, channels=setup.channels)
+    return make(core, BusConnection, open=open, channels=setup.channels)
 
 
 def _agent_record(core: Core) -> AgentRecordWriter:
@@ -347,29 +350,19 @@ def _agent_record(core: Core) -> AgentRecordWriter:
         session=session.id,
         parent=policy.parent,
     )
-    return AgentRecordWriter(core.bus, Records(started.home), first, resumes=started.resumes)
+    return make(core, AgentRecordWriter, first=first)
 
 
 def _supervisor(core: Core) -> Supervisor:
-    policy, session = core.supervision, core.session
-    return Supervisor(
-        core.bus,
-        core.started.shim,
-        core.journal,
-        core.session,
-        core.progress,
-        Records(core.started.home),
-        policy,
-        Succession(
-            core.setup.profile,
-            core.started.options.command,
-            policy.resume,
-            policy.fresh,
-            converses=core.setup.profile.converses and not core.started.piped,
-            env=core.started.env,
-            directory=session.directory,
-        ),
+    succession = make(
+        core,
+        Succession,
+        command=core.started.options.command,
+        resume=core.supervision.resume,
+        fresh=core.supervision.fresh,
+        converses=core.setup.profile.converses and not core.started.piped,
     )
+    return make(core, Supervisor, succession=succession)
 
 
 def _usage(core: Core) -> Feature | None:
@@ -399,11 +392,10 @@ def _usage(core: Core) -> Feature | None:
         account=core.supervision.account,
         bus=core.bus,
     )
-    return usage.UsageTracker(core.bus, core.agent.turn, reader, log, core.progress)
+    return make(core, usage.UsageTracker, reader=reader, log=log)
 
 
 def _supervised(make: Factory) -> Factory:
-    """Return a factory that makes the feature only in supervised sessions."""
     return lambda core: make(core) if core.supervision.attends else None
 
 
@@ -419,29 +411,16 @@ def _bounds(core: Core) -> Bounds:
     policy = core.supervision
     if policy.restart == "no" and not policy.fleet:
         policy = replace(policy, max_unattended_turns=0)
-    return Bounds(
-        core.bus,
-        policy,
-        _notebook(core, "bounds"),
-        name=core.session.name,
-        life=core.session.id,
-        known=core.setup.knows_agent or bool(core.started.bridge),
-    )
+    known = core.setup.knows_agent or bool(core.started.bridge)
+    notes = _notebook(core, "bounds")
+    return make(core, Bounds, policy=policy, notes=notes, life=core.session.id, known=known)
 
 
 def _first_prompt(core: Core) -> FirstPrompt | None:
     if not (text := core.supervision.prompt):
         return None
-    started, parent = core.started, core.supervision.parent
-    return FirstPrompt(
-        core.bus,
-        core.tasks,
-        core.session,
-        Records(started.home),
-        text,
-        source=parent,
-        may_be_given=started.resumes or started.resumed,
-    )
+    given = core.started.resumes or core.started.resumed
+    return make(core, FirstPrompt, text=text, source=core.supervision.parent, may_be_given=given)
 
 
 def _fleets(core: Core) -> Feature | None:
@@ -449,7 +428,7 @@ def _fleets(core: Core) -> Feature | None:
         return None
     from relay.features.fleet_keeper import FleetKeeper  # it imports all that reads a fleet file
 
-    return FleetKeeper(core.bus, core.journal, core.started.home)
+    return make(core, FleetKeeper)
 
 
 def _spawner(core: Core) -> Feature | None:
@@ -457,27 +436,25 @@ def _spawner(core: Core) -> Feature | None:
         return None
     from relay.features.spawner import Spawner
 
-    home, fleet = core.started.home, Path(core.supervision.fleet)
-    return Spawner(core.bus, core.tasks, core.journal, core.session, home, fleet)
+    return make(core, Spawner, fleet=Path(core.supervision.fleet))
 
 
 def _actions(core: Core) -> Feature:
     from relay.features.action_runner import ActionRunner
 
-    notebook = _notebook(core, "actions")
-    return ActionRunner(core.bus, core.journal, core.session, core.supervision, notebook)
+    return make(core, ActionRunner, notes=_notebook(core, "actions"))
 
 
 def _idle(core: Core) -> IdleWatch:
     settings = core.setup.settings
-    return IdleWatch(core.bus, core.agent.terminal, settings.idle_seconds, most=settings.continuations)
+    return make(core, IdleWatch, seconds=settings.idle_seconds, most=settings.continuations)
 
 
 def _idle_grace(core: Core) -> IdleGrace | None:
     policy = core.supervision
     if policy.on_idle is None and not policy.prompt:
         return None
-    return IdleGrace(core.bus, core.tasks, core.agent.state, policy.idle_grace)
+    return make(core, IdleGrace, seconds=policy.idle_grace)
 
 
 def _audit(core: Core) -> InjectionAudit:
@@ -491,7 +468,7 @@ def _audit(core: Core) -> InjectionAudit:
         full=settings.hook_output == "full",
         redactor=core.redactor,
     )
-    return InjectionAudit(core.bus, core.journal, log, Budget(settings.injection_budget))
+    return make(core, InjectionAudit, log=log, budget=Budget(settings.injection_budget))
 
 
 def _recorder(core: Core) -> Recorder | None:
@@ -508,183 +485,100 @@ def _recorder(core: Core) -> Recorder | None:
         name=session.name,
         session=session.id,
     )
-    folder = started.home.recordings
-    follows = started.resumed
-    return Recorder(core.bus, core.agent.terminal, folder, settings, header, core.redactor, follows=follows)
+    return make(core, Recorder, folder=started.home.recordings, header=header, follows=started.resumed)
+
+
+def _terminals(core: Core) -> Terminals:
+    settings, started = core.setup.settings, core.started
+    may_outlive = core.setup.profile.converses and not started.piped
+    return make(
+        core,
+        Terminals,
+        pid=started.pty.pid,
+        detached=started.options.detached,
+        detach_key=settings.detach_key,
+        outlives=may_outlive and settings.on_hangup == "detach",
+    )
+
+
+def _joiners(core: Core) -> DrawnJoiners | None:
+    return DrawnJoiners() if kinds.find(core.setup.profile.native.transcript).omits_joiners else None
+
+
+def _injector(core: Core) -> Injector:
+    directive = layout.directive_pattern(core.setup.prefix, core.setup.profile.decoration)
+    idle = core.setup.settings.idle_seconds
+    return make(core, Injector, directive=directive, door=_door(core), idle=idle)
+
+
+def _interrupted_turn(core: Core) -> InterruptedTurn:
+    return make(core, InterruptedTurn, notes=_notebook(core, "turn"), task=bool(core.supervision.prompt))
+
+
+def _agent_log(core: Core) -> AgentLog:
+    folder = None if core.setup.settings.record == "never" else core.started.home.recordings
+    return make(core, AgentLog, folder=folder)
 
 
 FEATURES: dict[str, Factory] = {
     "notices": _notices,
-    "terminals": lambda core: Terminals(
-        core.bus,
-        core.tasks,
-        core.started.shim,
-        core.agent.terminal,
-        name=core.session.name,
-        pid=core.started.pty.pid,
-        detached=core.started.options.detached,
-        prefix=core.setup.settings.detach_key,
-        outlives=core.setup.profile.converses
-        and core.setup.settings.on_hangup == "detach"
-        and not core.started.piped,
-    ),
+    "terminals": _terminals,
     "output": _output_reader,
-    "viewers": lambda core: Viewers(core.bus, core.agent.terminal, core.session, core.started.shim),
-    "state": lambda core: StateTracker(core.bus, core.agent.state),
-    "status reports": lambda core: StatusReports(
-        core.bus, core.agent.status, core.started.shim, reports=core.setup.knows_agent
-    ),
-    "user inbox": lambda core: InboxWriter(core.bus, core.redactor, core.session),
-    "pusher": lambda core: Pusher(core.bus, core.journal, core.redactor, core.session, core.setup.sinks),
-    "attention": lambda core: Attention(
-        core.bus, core.journal, core.agent.terminal, core.agent.state, quiet=not _escalates(core)
-    ),
+    "viewers": of(Viewers),
+    "state": of(StateTracker),
+    "status reports": of(StatusReports),
+    "user inbox": of(InboxWriter),
+    "pusher": lambda core: make(core, Pusher, user_sinks=core.setup.sinks),
+    "attention": lambda core: make(core, Attention, quiet=not _escalates(core)),
     "escalation": _escalation,
     "window title": _window_title,
     "native hooks": _native,
     "own record": _own_record,
     "conversation": _conversation,
-    "turns": lambda core: TurnTracker(
-        core.bus,
-        core.tasks,
-        core.agent.turn,
-        core.agent.continuations,
-        core.session,
-        known=core.setup.knows_agent,
-        hooked=bool(core.started.bridge),
-        recorded=_record(core) is not None,
-        named=core.started.record is not None,
+    "turns": lambda core: make(
+        core, TurnTracker, recorded=_record(core) is not None, named=core.started.record is not None
     ),
-    "failures": lambda core: FailureWatch(
-        core.bus,
-        core.journal,
-        core.setup.profile,
-        core.agent.terminal,
-        core.agent.state,
-        core.progress,
-    ),
-    "transcript": lambda core: TranscriptListener(
-        core.bus,
-        core.journal,
-        knows=core.setup.registry.knows,
-        meant=core.setup.registry.meant,
-        prefix=core.setup.prefix,
-        subagents=core.setup.settings.subagents == "act",
-        joiners=DrawnJoiners() if kinds.find(core.setup.profile.native.transcript).omits_joiners else None,
-    ),
-    "agent version": lambda core: AgentVersion(
-        core.bus,
-        core.setup.profile,
-        core.started.options.command,
-        core.session.directory,
-        core.started.env,
-        core.progress,
-    ),
+    "failures": of(FailureWatch),
+    "transcript": lambda core: make(core, TranscriptListener, joiners=_joiners(core)),
+    "agent version": lambda core: make(core, AgentVersion, argv=core.started.options.command),
     "rules": _rule_runner,
-    "derived rules": lambda core: DerivedRules(
-        core.bus, core.tasks, core.session, core.progress, hooked=bool(core.started.bridge)
-    ),
-    "directive log": lambda core: DirectiveLog(
-        core.bus, core.journal, core.session, core.agent.terminal, core.progress
-    ),
+    "derived rules": of(DerivedRules),
+    "directive log": of(DirectiveLog),
     "onboarding": _onboarding,
     "handlers": _handler_runner,
-    "guards": lambda core: Guards(core.bus, core.tasks, name=core.session.name, socket=core.started.socket),
-    "hook responder": lambda core: HookResponder(
-        core.bus,
-        core.journal,
-        core.agent.turn,
-        core.agent.continuations,
-        Policy(core.setup.settings.allow),
-    ),
+    "guards": of(Guards),
+    "hook responder": lambda core: make(core, HookResponder, allowed=Policy(core.setup.settings.allow)),
     # Those that may refuse a delivery (MayBegin) come before those that record that it begins.
-    "holds": lambda core: Holds(core.bus, _notebook(core, "hold"), name=core.session.name),
-    "account": _supervised(
-        lambda core: AccountWatch(
-            core.bus,
-            core.tasks,
-            Accounts(core.started.home),
-            account=core.supervision.account,
-            name=core.session.name,
-        )
-    ),
+    "holds": lambda core: make(core, Holds, notes=_notebook(core, "hold")),
+    "account": _supervised(lambda core: make(core, AccountWatch, accounts=Accounts(core.started.home))),
     "bounds": _supervised(_bounds),
-    "sender": lambda core: MessageSender(core.bus, core.journal, core.session),
-    "mailbox": lambda core: Mailbox(core.bus, core.tasks, core.journal, lambda: core.agent.view.verdict),
+    "sender": of(MessageSender),
+    "mailbox": lambda core: make(core, Mailbox, verdict=lambda: core.agent.view.verdict),
     "peers": _peers,
     "bus": _bus_connection,
-    "injector": lambda core: Injector(
-        core.bus,
-        core.agent.terminal,
-        core.agent.view,
-        directive=layout.directive_pattern(core.setup.prefix, core.setup.profile.decoration),
-        progress=core.progress,
-        door=_door(core),
-        idle=core.setup.settings.idle_seconds,
-    ),
+    "injector": _injector,
     "audit": _audit,
     "usage": _usage,
-    "answers": lambda core: DialogAnswers(core.journal, core.redactor, core.agent.terminal, core.agent.state),
-    "memory": lambda core: MemoryFeature(core.bus, core.tasks, core.memory),
+    "answers": of(DialogAnswers),
+    "memory": lambda core: make(core, MemoryFeature, store=core.memory),
     "supervisor": _supervisor,
     "first prompt": _first_prompt,
-    "interrupted turn": _supervised(
-        lambda core: InterruptedTurn(
-            core.bus,
-            core.tasks,
-            core.session,
-            Records(core.started.home),
-            _notebook(core, "turn"),
-            resumes=core.started.resumes,
-            task=bool(core.supervision.prompt),
-        )
-    ),
+    "interrupted turn": _supervised(_interrupted_turn),
     "fleets": _fleets,
     "spawner": _spawner,
-    "turn outcome": _supervised(lambda core: TurnOutcome(core.bus, known=core.setup.knows_agent)),
-    "loops": _supervised(
-        lambda core: LoopWatch(
-            core.bus, core.agent.terminal, name=core.session.name, draws=core.setup.knows_agent
-        )
-    ),
+    "turn outcome": _supervised(of(TurnOutcome)),
+    "loops": _supervised(of(LoopWatch)),
     "actions": _supervised(_actions),
-    "limit dialog": _supervised(
-        lambda core: LimitDialog(
-            core.bus, core.journal, core.setup.profile, core.agent.terminal, core.agent.state
-        )
-    ),
-    "gates": _supervised(
-        lambda core: GateRunner(
-            core.bus,
-            core.tasks,
-            core.journal,
-            core.agent.state,
-            directory=core.session.directory,
-            env=core.started.env,
-        )
-    ),
+    "limit dialog": _supervised(of(LimitDialog)),
+    "gates": _supervised(of(GateRunner)),
     "idle grace": _idle_grace,
-    "alarm": _supervised(
-        lambda core: Alarm(
-            core.bus,
-            core.tasks,
-            core.journal,
-            _notebook(core, "escalation"),
-            name=core.session.name,
-            to=core.setup.settings.escalate_to,
-        )
-    ),
+    "alarm": _supervised(of(Alarm)),
     "agent record": _agent_record,
     "idle": _idle,
-    "config watch": lambda core: ConfigWatch(core.bus, core.setup.configs),
+    "config watch": lambda core: make(core, ConfigWatch, configs=core.setup.configs),
     "recorder": _recorder,
-    "agent log": lambda core: AgentLog(
-        core.bus,
-        core.session,
-        None if core.setup.settings.record == "never" else core.started.home.recordings,
-        core.redactor,
-    ),
-    "orphans": lambda core: Orphans(),
+    "agent log": _agent_log,
+    "orphans": of(Orphans),
 }
 """The factories of the features by name."""
 

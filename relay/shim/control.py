@@ -127,7 +127,6 @@ class ShimControl:
         gone()
 
     def _answer(self, channel: JsonChannel, **fields: Any) -> None:
-        """Answer, and close the connection."""
         self._open.pop(channel, None)
         channel.on_line = lambda fields, fds: _close(fds)
         channel.finish(**fields)

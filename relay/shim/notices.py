@@ -49,7 +49,6 @@ class PendingNotices:
         self._watch()
 
     def forget(self, text: str) -> None:
-        """Drop a notice that has not been shown."""
         self.pending = [each for each in self.pending if each != text]
         self._watch()
 

@@ -210,7 +210,6 @@ class Pty:
         return groups
 
     def output_pending(self) -> bool:
-        """Return True if there is unread output of the agent."""
         if self.master < 0:
             return False
         look = select.poll()

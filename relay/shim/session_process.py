@@ -229,7 +229,6 @@ class SessionProcess:
 
     @property
     def about(self) -> dict[str, Any]:
-        """The first message to a session."""
         return self._launcher.hello
 
     def reap(self, status: int) -> None:
@@ -293,7 +292,6 @@ class SessionProcess:
             self._channel.send(chosen=key)
 
     def finish(self) -> None:
-        """End the session for good."""
         self.ended = self.ended or ""
         self.kill()
 

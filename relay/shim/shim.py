@@ -133,7 +133,6 @@ class Shim:
         self.loop.add(signals.read, select.POLLIN, lambda _: self._on_signals(signals.take()))
 
     def begin(self, attached: AttachedTerminal, *, foreground: bool) -> None:
-        """Attach the terminal of the first client."""
         self.terminals.begin(attached, foreground=foreground)
 
     def pipe(self, users: dict[int, int]) -> None:

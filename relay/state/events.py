@@ -4,24 +4,20 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from relay.dataclass import dataclass
 from relay.eventbus import Event
 from relay.state.readiness import Verdict
 
 
-@dataclass(frozen=True, slots=True)
 class EvidenceChanged(Event):
     """The agent's hooks or status reports have new evidence of its state."""
 
 
-@dataclass(frozen=True, slots=True)
 class StateJudged(Event):
     """The agent's state was judged; it may be unchanged."""
 
     verdict: Verdict
 
 
-@dataclass(frozen=True, slots=True)
 class StateChanged(Event):
     """The agent's state has changed, or its prompt. verdict: None if it stopped or ended."""
 
@@ -37,36 +33,30 @@ class StateChanged(Event):
         return "" if self.verdict is None or self.verdict.kind is None else str(self.verdict.kind)
 
 
-@dataclass(frozen=True, slots=True)
 class PromptSubmitted(Event):
     """The user or relay has submitted something in the agent's terminal."""
 
     by_user: bool
 
 
-@dataclass(frozen=True, slots=True)
 class FirstTurnBegan(Event):
     """The agent's first turn begins: from here on, its words count."""
 
 
-@dataclass(frozen=True, slots=True)
 class TurnBegan(Event):
     """A new turn of the agent begins; a continuation of the last one does not count."""
 
 
-@dataclass(frozen=True, slots=True)
 class TurnOver(Event):
     """A turn of the agent is over, and its state has settled. well: it did not end with an error."""
 
     well: bool
 
 
-@dataclass(frozen=True, slots=True)
 class TurnDrawn(Event):
     """The screen shows the end of a turn, not reported by any hook."""
 
 
-@dataclass(frozen=True, slots=True)
 class HooksAlive(Event):
     """The agent's hooks have started to report, or have reported nothing for a whole turn."""
 
@@ -75,11 +65,5 @@ class HooksAlive(Event):
     alive: bool
 
 
-@dataclass(frozen=True, slots=True)
 class DialogDismissed(Event):
     """relay has pressed the key that dismisses the dialog on the screen."""
-
-
-@dataclass(frozen=True, slots=True)
-class PromptOver(Event):
-    """The prompt that `prompting` reported has been answered, or the agent has ended."""

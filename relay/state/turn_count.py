@@ -33,7 +33,6 @@ class TurnCount:
         self.turns, self._counted_to = len(places), max(places, default=-1)
 
     def keys(self, position: int) -> None:
-        """Record the ring position of typed keys."""
         self._keys_at = position
 
     def submits(self) -> None:

@@ -91,7 +91,6 @@ class AgentView:
         self._nap = nap
 
     def typed(self) -> None:
-        """Record that the typing is over."""
         self._text = ""
         self._typed = time.monotonic()
 
@@ -177,6 +176,5 @@ class AgentView:
 
 
 def _is_part(row: str, text: str) -> bool:
-    """Return True if `row` shows a part of `text`."""
     words = row.strip(INPUT_BORDER).split()
     return bool(words) and " ".join(words) in text

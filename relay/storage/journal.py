@@ -35,14 +35,12 @@ MARGIN = 4096
 """Characters beyond the shown ones that are searched for the rest of a secret."""
 
 
-@dataclass(frozen=True, slots=True)
 class EntryWritten(Event):
     """The journal has another entry, as it was written."""
 
     entry: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
 class WritingFailed(Event):
     """A journal cannot be written. `text` is one line for the user."""
 

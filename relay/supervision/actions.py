@@ -13,9 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
 
-from relay.dataclass import asdict, dataclass, replace
+from relay.dataclass import dataclass, replace
 from relay.supervision.events import Incident
 from relay.supervision.policy import Action, ActionName, Supervision
 from relay.supervision.restart import LIMIT_TRIES, LIMIT_WAIT, RESET_MARGIN
@@ -52,10 +51,6 @@ class Tries:
     count: int = 0
     at: float = 0.0
     over: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        """Return a JSON object; Tries(**object) restores it."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-from relay.dataclass import dataclass
 from relay.eventbus import Event, Question
 from relay.supervision.accounts import AccountHold
 from relay.supervision.restart import RestartDecision, RestartHistory
@@ -13,7 +12,6 @@ from relay.supervision.states import Phase
 IncidentName = Literal["idle", "prompt", "error"]
 
 
-@dataclass(frozen=True, slots=True)
 class PhaseEntered(Event):
     """The agent is in another phase. The other fields are those of relay.supervision.records.AgentRecord."""
 
@@ -30,7 +28,6 @@ class PhaseEntered(Event):
         return cls(decision.phase, decision.reason, code, decision.at, decision.note, decision.history)
 
 
-@dataclass(frozen=True, slots=True)
 class Incident(Event):
     """Something has happened to the running agent for which its policy has an action.
 
@@ -45,7 +42,6 @@ class Incident(Event):
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
 class Escalate(Event):
     """Bring something to the user's attention, wherever they look.
 
@@ -58,19 +54,16 @@ class Escalate(Event):
     kind: Literal["escalation", "held", "failed"] = "escalation"
 
 
-@dataclass(frozen=True, slots=True)
 class Hold(Event):
     """Give the agent nothing more until it is released. reason: "started 100 turns without your input"."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
 class HoldOver(Event):
     """The user has let the agent continue."""
 
 
-@dataclass(frozen=True, slots=True)
 class EndAgent(Event):
     """End the agent as `relay stop` does, and leave it in `phase`. reason: as in PhaseEntered."""
 
@@ -78,14 +71,12 @@ class EndAgent(Event):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
 class RestartAgent(Event):
     """End the agent, and start it again. resumes: with its conversation, if that is known."""
 
     resumes: bool = False
 
 
-@dataclass(frozen=True, slots=True)
 class RunCommand(Event):
     """Run `command` with /bin/sh beside the agent.
 
@@ -96,7 +87,6 @@ class RunCommand(Event):
     gates: bool
 
 
-@dataclass(frozen=True, slots=True)
 class HoldAccount(Event):
     """Hold all agents of this agent's account. cls, reason, until: as in AccountHold."""
 
@@ -105,11 +95,9 @@ class HoldAccount(Event):
     until: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class AccountFreed(Event):
     """The account that this agent had held is no longer held."""
 
 
-@dataclass(frozen=True, slots=True)
 class AccountHeld(Question[AccountHold]):
     """Say why this agent's account is held; no answer if it is not."""

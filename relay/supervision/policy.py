@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from relay.dataclass import asdict, dataclass, field, fields, replace
+from relay.dataclass import dataclass, field, fields, replace
 
 Restart = Literal["no", "on-failure", "always"]
 Resume = Literal["auto", "never", "require"]
@@ -82,13 +82,9 @@ class Supervision:
         """True if the session has more to do for this agent than for any other."""
         return replace(self, fresh=()) != Supervision()
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON object that `from_json` reads."""
-        return asdict(self)
-
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Supervision:
-        """Return the policy from an object made by `to_json`; ignore keys of another version."""
+        """Return the policy from what `asdict` returned; ignore keys of another version."""
         known = {each.name for each in fields(cls)}
         given = {name: value for name, value in values.items() if name in known}
         for name in ("on_idle", "on_prompt"):

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from relay.agents.markers import without_markers
-from relay.dataclass import dataclass
+from relay.dataclass import asdict, dataclass
 from relay.supervision.policy import Supervision
 
 _PREFIX = "relay: "
@@ -46,7 +46,7 @@ def start(
     env: added to this process's environment. options: further options for `relay wrap`.
     """
     argv = [sys.executable, "-P", "-m", "relay", "wrap", "-d", "-n", name, "-t", team, "--stdin"]
-    words = ["--supervision", json.dumps(supervision.to_json()), *options, "--", *command]
+    words = ["--supervision", json.dumps(asdict(supervision)), *options, "--", *command]
     try:
         done = subprocess.run(
             argv,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from relay.dataclass import dataclass
 from relay.eventbus import Event
 from relay.place import Place
 from relay.text import one_line
@@ -13,7 +12,6 @@ NOTICE_LENGTH = 300
 """Characters of a notice that are shown."""
 
 
-@dataclass(frozen=True, slots=True)
 class OutputRead(Event):
     """The agent has written `data`; `place` is where the data ends. position: in the ring."""
 
@@ -22,19 +20,16 @@ class OutputRead(Event):
     position: int
 
 
-@dataclass(frozen=True, slots=True)
 class OutputRestored(Event):
     """The virtual screen shows all output that earlier sessions have read."""
 
 
-@dataclass(frozen=True, slots=True)
 class OutputSkipped(Event):
     """The agent has written `size` bytes that were dropped because the session was too far behind."""
 
     size: int
 
 
-@dataclass(frozen=True, slots=True)
 class KeysTyped(Event):
     """The user has typed `data` into the agent's terminal. position: in the ring."""
 
@@ -42,14 +37,12 @@ class KeysTyped(Event):
     position: int
 
 
-@dataclass(frozen=True, slots=True)
 class KeyChosen(Event):
     """The user has pressed a key between two agents: r (restart it now) or q (quit)."""
 
     key: str
 
 
-@dataclass(frozen=True, slots=True)
 class KeysWritten(Event):
     """A session has written `data` into the agent's terminal with one order. position: in the ring."""
 
@@ -57,17 +50,14 @@ class KeysWritten(Event):
     position: int
 
 
-@dataclass(frozen=True, slots=True)
 class KeysHeldBack(Event):
     """The user's keys stay in their terminal (ShimLink.reserve); all earlier keys have been published."""
 
 
-@dataclass(frozen=True, slots=True)
 class ScreenChanged(Event):
     """The agent's screen may have changed."""
 
 
-@dataclass(frozen=True, slots=True)
 class AttachmentChanged(Event):
     """The terminal or pipe attached to the agent has changed, or was detached. watched: it is a terminal."""
 
@@ -76,14 +66,12 @@ class AttachmentChanged(Event):
     watched: bool
 
 
-@dataclass(frozen=True, slots=True)
 class TitleWanted(Event):
     """Show `text` as the title of the user's terminal instead of the agent's; empty: restore the agent's."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
 class TerminalResized(Event):
     """The agent's terminal was resized."""
 
@@ -91,12 +79,10 @@ class TerminalResized(Event):
     rows: int
 
 
-@dataclass(frozen=True, slots=True)
 class OutputQuiet(Event):
     """The agent has written nothing for a moment: recheck what depends on silence."""
 
 
-@dataclass(frozen=True, slots=True)
 class ReadingFailed(Event):
     """The output can no longer be analysed; it is still forwarded."""
 
@@ -105,19 +91,16 @@ class ReadingFailed(Event):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
 class TerminalLost(Event):
     """The attached terminal has gone; `what` is its kind: "terminal" or "pipe"."""
 
     what: str
 
 
-@dataclass(frozen=True, slots=True)
 class DetachRequested(Event):
     """The user has pressed the detach keys, or must be detached: report how to restore their terminal."""
 
 
-@dataclass(frozen=True, slots=True)
 class OutputHeld(Event):
     """Output is paused until a terminal is repainted. id: of the repaint; blank: it shows nothing yet."""
 
@@ -125,24 +108,20 @@ class OutputHeld(Event):
     blank: bool
 
 
-@dataclass(frozen=True, slots=True)
 class OutputEnded(Event):
     """The agent's terminal is closed, and all of its output has been shown."""
 
     lasting: ClassVar[bool] = True
 
 
-@dataclass(frozen=True, slots=True)
 class AgentSuspended(Event):
     """The agent stays stopped, and all of its output until then has been shown."""
 
 
-@dataclass(frozen=True, slots=True)
 class AgentResumed(Event):
     """The stopped agent runs again."""
 
 
-@dataclass(frozen=True, slots=True)
 class AgentExited(Event):
     """The agent's process has ended. code: its exit code, 128+N for signal N."""
 
@@ -151,7 +130,6 @@ class AgentExited(Event):
     code: int
 
 
-@dataclass(frozen=True, slots=True)
 class Notify(Event):
     """Show the user one line: where it disturbs nothing, or when the terminal is given back.
 
@@ -173,18 +151,15 @@ class Notify(Event):
 
     @property
     def shown(self) -> str:
-        """The line as terminals show it."""
         return one_line(self.line if self.level == "info" else f"{self.level}: {self.line}", NOTICE_LENGTH)
 
 
-@dataclass(frozen=True, slots=True)
 class MistakeFound(Event):
     """A file that was read again has a mistake. WithdrawNotice: it no longer has it."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
 class WithdrawNotice(Event):
     """Drop a notice that is no longer true, unless the user has already seen it."""
 

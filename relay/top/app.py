@@ -1,7 +1,7 @@
 """`relay top`: all agents on one screen, by what they need from the user, and the keys to deal with them.
 
 Looks (a thread) ─ Board ─→ rows.table ─→ ChoiceList      LiveScreen ←─ view_stream ─ the chosen agent
-                                              └ key ─→ command.run: the command of relay that does it
+                                              └ key ─→ the command of relay that does it
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import signal
 import textwrap
 import threading
 import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -31,10 +31,10 @@ from textual.widgets import Footer, Input, Static
 from relay.columns import columns_of, cut
 from relay.control.agent_state import duration, state
 from relay.control.board import Board, BoardEntry
+from relay.control.commands import CommandEnd
 from relay.errors import RelayError
 from relay.names import key
 from relay.text import one_line, visible
-from relay.top import command
 from relay.top.choice_list import ChoiceList, Lines
 from relay.top.dialogs import Confirmation, Dialog, InboxDialog, QuestionDialog, TextDialog
 from relay.top.live_screen import LiveScreen
@@ -112,7 +112,10 @@ class Looks(threading.Thread):
 
 
 class Top(App[int]):
-    """The screen. look: lists the agents. attach: attaches this terminal to the agent NAME of TEAM."""
+    """The screen.
+
+    look: lists the agents. attach: attaches this terminal to an agent. run: runs a command of relay.
+    """
 
     ENABLE_COMMAND_PALETTE = False
     ALLOW_SELECT = False  # a click chooses; Shift selects in the terminal
@@ -152,10 +155,12 @@ class Top(App[int]):
         self,
         look: Callable[[], Board],
         attach: Callable[[BoardEntry], object],
+        run: Callable[..., Awaitable[CommandEnd]],
         remotes: Mapping[str, RemoteHost] = MappingProxyType({}),
     ) -> None:
         super().__init__(ansi_color=True)
         self._attach_to = attach
+        self._run_here = run
         self._remotes = remotes
         self._board: Board | None = None
         self._folded: set[str] = set()
@@ -243,7 +248,7 @@ class Top(App[int]):
             live.say([] if entry is None else _words(entry, about.size.width))
         elif shows != self._shown and entry.host:
             peek = ("peek", "--ansi", "-t", entry.agent.team, "--", entry.agent.name)
-            live.poll(partial(command.run, *peek, on=self._remotes[entry.host]))
+            live.poll(partial(self._remotes[entry.host].carry_out, *peek))
         elif shows != self._shown:
             live.follow(entry.agent)
         self._shown = shows
@@ -292,11 +297,11 @@ class Top(App[int]):
 
     async def _answer(self, entry: BoardEntry) -> None:
         name, team = _names(entry)
-        found = await command.run("answer", name, "-t", team, "--json", on=self._remotes.get(entry.host))
-        if not found.succeeded:
+        found = await self._outcome("answer", name, "-t", team, "--json", host=entry.host)
+        if found.code != 0:
             self._say(found.sentence)
             return
-        asked = json.loads(found.output)
+        asked = json.loads(found.out)
         chosen = await self.push_screen_wait(QuestionDialog(name, asked))
         words = ["answer", "-t", team, "--question", asked["id"]]
         if chosen == ("text", ""):
@@ -400,8 +405,15 @@ class Top(App[int]):
     async def _run(self, *words: str, text: str = "", host: str = "") -> None:
         """Run a command of relay, and say what it did."""
         self._say(f"relay {shlex.join(words)} ...")
-        self._say((await command.run(*words, text=text, on=self._remotes.get(host))).sentence)
+        self._say((await self._outcome(*words, text=text, host=host)).sentence)
         self._looks.now()
+
+    async def _outcome(self, *words: str, text: str = "", host: str = "") -> CommandEnd:
+        remote = self._remotes.get(host)
+        try:
+            return await (self._run_here if remote is None else remote.carry_out)(*words, input=text)
+        except RelayError as error:
+            return CommandEnd(error.exit_code, "", str(error))
 
     def _chosen(self) -> BoardEntry | None:
         row = self.query_one("#list", ChoiceList).chosen
@@ -419,7 +431,6 @@ def _rule(text: str, columns: int) -> str:
 
 
 def _about(row: ListRow | None) -> str:
-    """Return one row on the chosen agent."""
     if row is None:
         return ""
     if (entry := row.entry) is None:

@@ -15,6 +15,7 @@ from contextlib import suppress
 from textual.events import Resize
 from textual.worker import Worker
 
+from relay.control.commands import CommandEnd
 from relay.control.sessions import SessionInfo
 from relay.control.viewing import view
 from relay.errors import RelayError
@@ -23,7 +24,6 @@ from relay.terminal.view_stream import Unpacker
 from relay.terminal.viewer import PIECE, AgentEnded, Picture
 from relay.text import one_line
 from relay.top.choice_list import Lines
-from relay.top.command import CommandOutput
 
 SETTLES = 0.1
 """Seconds before an agent that was chosen is shown: the user may only pass by."""
@@ -55,16 +55,16 @@ class LiveScreen(Lines):
         self._leave()
         self._following = self.run_worker(self._follow(session))
 
-    def poll(self, command: Callable[[], Awaitable[CommandOutput]]) -> None:
+    def poll(self, command: Callable[[], Awaitable[CommandEnd]]) -> None:
         """Show what `command` prints, `relay peek --ansi` on another host, again and again."""
         self._leave()
         self._following = self.run_worker(self._poll(command))
 
-    async def _poll(self, command: Callable[[], Awaitable[CommandOutput]]) -> None:
+    async def _poll(self, command: Callable[[], Awaitable[CommandEnd]]) -> None:
         await asyncio.sleep(SETTLES)
         while True:
             found = await command()
-            self.show(found.output.split("\n") if found.succeeded else [found.sentence])
+            self.show(found.out.split("\n") if found.code == 0 else [found.sentence])
             await asyncio.sleep(PEEK_EVERY)
 
     def on_resize(self, _: Resize) -> None:

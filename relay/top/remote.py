@@ -8,14 +8,17 @@ All connections to a host share one (ControlMaster, ssh_config(5)).
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shlex
 import subprocess
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 from relay.backoff import Backoff
 from relay.control.board import Board, board_from
+from relay.control.commands import CommandEnd
 from relay.text import one_line
 
 RETRY = Backoff(1.0, 60.0)
@@ -45,6 +48,17 @@ class RemoteHost(threading.Thread):
         how = ["-t"] if terminal else ["-o", "BatchMode=yes"]
         return ["ssh", *options, *how, "--", self.host, shlex.join(["relay", *words])]
 
+    async def carry_out(self, *words: str, input: str = "") -> CommandEnd:
+        """Run `relay WORDS` there. input: its standard input; others can see the words."""
+        process = _start(self.command(*words))
+        try:
+            said = await asyncio.to_thread(process.communicate, input.encode("utf-8", "replace"))
+        except asyncio.CancelledError:  # the user leaves; what a session was asked to do, it does
+            process.kill()
+            raise
+        out, err = (each.decode("utf-8", "replace") for each in said)
+        return CommandEnd(process.returncode, out, err)
+
     def run(self) -> None:
         attempts = 0
         while not self._over.is_set():
@@ -55,11 +69,8 @@ class RemoteHost(threading.Thread):
 
     def _follow(self) -> None:
         """Take boards until the connection ends."""
-        pipe = subprocess.PIPE
         try:
-            self._process = subprocess.Popen(
-                self.command(*self._words), stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
-            )
+            self._process = _start(self.command(*self._words), start_new_session=True)
         except OSError as error:
             self.problem = f"ssh: {error.strerror}. Install it to see {self.host}."
             return
@@ -79,3 +90,8 @@ class RemoteHost(threading.Thread):
         self._over.set()
         if self._process is not None:
             self._process.kill()
+
+
+def _start(argv: Sequence[str], *, start_new_session: bool = False) -> subprocess.Popen[bytes]:
+    pipe = subprocess.PIPE
+    return subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=start_new_session)

@@ -67,12 +67,12 @@ def ensure(home: Home, *, port: int | None = None, keep: bool = False) -> Endpoi
         return endpoint
 
 
-def admit(home: Home, team: str, name: str, *, port: int | None = None) -> tuple[Endpoint, Credentials]:
+def admit(home: Home, team: str, name: str) -> tuple[Endpoint, Credentials]:
     """Ensure a broker that admits `name` of `team`; return its credentials, too. Raise BrokerError."""
     # Before the election, so that one reload serves all processes that wait here.
     credentials = _store(home).get(team, name)
     with _election(home):
-        endpoint = _ensure(home, port)
+        endpoint = _ensure(home, None)
         if not _is_admitted(home, endpoint.port, credentials):
             endpoint = _reload(home, endpoint) or endpoint
         return endpoint, credentials

@@ -28,16 +28,11 @@ class Connector:
     external: the user's own broker, which keeps the mail of absent agents.
     """
 
-    def __init__(self, home: Home, url: str | None = None, *, port: int | None = None) -> None:
-        """Raise BrokerError for a malformed URL.
-
-        url:  may name several nodes of one broker (`endpoints`); they are tried in turn.
-        port: where to start the embedded broker (None: any).
-        """
+    def __init__(self, home: Home, url: str | None = None) -> None:
+        """Raise BrokerError for a malformed URL. It may name several nodes (`endpoints`), tried in turn."""
         self._home = home
         self._nodes = deque(endpoints(url or ""))  # in the order in which to try them
         self._patience = NODE_ANSWERS.first
-        self._port = port
         self.external = bool(self._nodes)
 
     def use(self) -> contextlib.AbstractContextManager[None]:
@@ -53,9 +48,7 @@ class Connector:
         farewell: (topic, payload) that the broker publishes, retained, when the connection breaks.
         """
         if not self.external:
-            endpoint, credentials = await asyncio.to_thread(
-                broker.admit, self._home, team, name, port=self._port
-            )
+            endpoint, credentials = await asyncio.to_thread(broker.admit, self._home, team, name)
             # All users of the embedded broker share the ledger, which keeps the mail of absent agents. If the
             # broker kept it too, it could fill up, and would then accept nothing more from anybody.
             login = _login(endpoint, credentials, mailbox, farewell)

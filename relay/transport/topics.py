@@ -45,7 +45,6 @@ class Grants(NamedTuple):
 
 @lru_cache(1024)
 def level(name: str) -> str:
-    """Return the topic level for `name`."""
     return names.key(name).replace(".", "~")
 
 

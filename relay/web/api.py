@@ -16,6 +16,7 @@ from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 
 from relay.control import board
+from relay.control.commands import CommandEnd, Commands
 from relay.control.sessions import find, find_claim
 from relay.errors import (
     InvalidName,
@@ -38,7 +39,6 @@ from relay.recording.asciicast import Cast
 from relay.replay import timeline
 from relay.replay.export import export
 from relay.web.access import OPENED, PRINTED, Access, BrowserSession, TooMany
-from relay.web.commands import CommandEnd, Commands
 from relay.web.events import Watch
 from relay.web.gate import MAX_BODY, PEER, SESSION, Refused, json_response
 from relay.web.peers import Whose
@@ -93,9 +93,9 @@ class Api:
                 Route("/api/agents", self.agents),
                 Route(f"{agent}/question", self.question),
                 Route(f"{agent}/answer", self.answer, methods=["POST"]),
-                Route(f"{agent}/stop", self.stop, methods=["POST"]),
-                Route(f"{agent}/restart", self.restart, methods=["POST"]),
-                Route(f"{agent}/hold", self.hold, methods=["POST"]),
+                self._runs(f"{agent}/stop", "stop", "--json"),
+                self._runs(f"{agent}/restart", "restart", "--json"),
+                self._runs(f"{agent}/hold", "hold", "--json"),
                 Route(f"{agent}/release", self.release, methods=["POST"]),
                 Route(f"{agent}/control", self.control, methods=["POST"]),
                 WebSocketRoute(f"{agent}/terminal", self._terminals.serve),
@@ -103,14 +103,14 @@ class Api:
                 Route("/api/messages", self.messages),
                 Route("/api/messages", self.send, methods=["POST"]),
                 Route("/api/inbox", self.inbox),
-                Route("/api/inbox/{id}/read", self.read, methods=["POST"]),
-                Route("/api/inbox/{id}/done", self.done, methods=["POST"]),
+                self._runs("/api/inbox/{id}/read", "inbox", "--json", "show", in_team=False),
+                self._runs("/api/inbox/{id}/done", "inbox", "--json", "done", in_team=False),
                 Route("/api/usage", self.usage),
                 Route("/api/recordings", self.recordings),
                 Route("/api/recordings/{id}", self.recording),
                 Route("/api/fleet", self.fleet),
-                Route("/api/fleet/{name}/up", self.up, methods=["POST"]),
-                Route("/api/fleet/{name}/down", self.down, methods=["POST"]),
+                self._runs("/api/fleet/{name}/up", "up", "--json", in_team=False),
+                self._runs("/api/fleet/{name}/down", "down", "--json", in_team=False),
                 Mount("/api", _nothing),
                 Mount("/", StaticFiles(directory=STATIC, html=True)),
             ],
@@ -221,25 +221,20 @@ class Api:
         argv = ("answer", "--json", f"--question={_text(body, 'question')}", *_in_team(request), *options)
         return _result(await self._commands.run(*argv, "--", request.path_params["name"], *choice))
 
-    async def stop(self, request: Request) -> Response:
-        return await self._do(request, "stop")
+    def _runs(self, path: str, *words: str, in_team: bool = True) -> Route:
+        """Return a route that runs a command for what its path names. in_team: it has --team and --now."""
 
-    async def restart(self, request: Request) -> Response:
-        return await self._do(request, "restart")
+        async def run(request: Request) -> Response:
+            now = (await _body(request)).get("now") is True
+            options = [*(["--now"] if now else []), *_in_team(request)] if in_team else []
+            return _result(await self._commands.run(*words, *options, "--", *request.path_params.values()))
 
-    async def hold(self, request: Request) -> Response:
-        return await self._do(request, "hold")
+        return Route(path, run, methods=["POST"])
 
     async def release(self, request: Request) -> Response:
         await _body(request)
         agent = f"--agent={request.path_params['name']}"
         return _result(await self._commands.run("release", "--json", *_in_team(request), agent))
-
-    async def _do(self, request: Request, command: str) -> Response:
-        body = await _body(request)
-        options = ["--now"] if body.get("now") is True else []
-        argv = (command, "--json", *options, *_in_team(request), "--", request.path_params["name"])
-        return _result(await self._commands.run(*argv))
 
     async def control(self, request: Request) -> Response:
         takeover = (await _body(request)).get("takeover") is True
@@ -254,24 +249,6 @@ class Api:
         argv = ("send", "--json", *_in_team(request), *options, "--", _text(body, "to"), "-")
         return _result(await self._commands.run(*argv, input=_text(body, "text")))
 
-    async def read(self, request: Request) -> Response:
-        await _body(request)
-        argv = ("inbox", "--json", "show", "--", request.path_params["id"])
-        return _result(await self._commands.run(*argv))
-
-    async def done(self, request: Request) -> Response:
-        await _body(request)
-        argv = ("inbox", "--json", "done", "--", request.path_params["id"])
-        return _result(await self._commands.run(*argv))
-
-    async def up(self, request: Request) -> Response:
-        await _body(request)
-        return _result(await self._commands.run("up", "--json", "--", request.path_params["name"]))
-
-    async def down(self, request: Request) -> Response:
-        await _body(request)
-        return _result(await self._commands.run("down", "--json", "--", request.path_params["name"]))
-
     async def _look(self, team: str | None) -> board.Board:
         """Return what `board.look` does; of several pages that ask at once, one looks."""
         look = self._looks.get(team)
@@ -282,7 +259,6 @@ class Api:
 
 
 async def _body(request: Request) -> dict[str, Any]:
-    """Return the object that the request sends."""
     data = bytearray()
     try:
         async with asyncio.timeout(BODY_SECONDS):

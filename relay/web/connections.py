@@ -84,7 +84,6 @@ class Connections:
         return len(own) > SHARE
 
     def http(self) -> type[H11Protocol]:
-        """Return the class for HTTP connections."""
         connections = self
 
         class BoundedProtocol(H11Protocol):
@@ -124,7 +123,6 @@ class Connections:
         return BoundedProtocol
 
     def websocket(self) -> type[WebSocketsSansIOProtocol]:
-        """Return the class for WebSockets."""
         connections = self
 
         class BoundedWebSocket(WebSocketsSansIOProtocol):

@@ -49,7 +49,6 @@ class WatchingPage:
         self._news.set()
 
     async def events(self) -> AsyncIterator[str]:
-        """Yield events until `close`."""
         while not self._over:
             with suppress(TimeoutError):
                 async with asyncio.timeout(BEAT):

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterator
 import uvicorn
 from starlette.types import ASGIApp
 
+from relay.control.commands import Commands
 from relay.errors import RelayError
 from relay.home import Home
 from relay.web.access import OPENED, PRINTED, Access
 from relay.web.api import Api
-from relay.web.commands import Commands
 from relay.web.connections import IDLE_SECONDS, Connections
 from relay.web.events import Watch
 from relay.web.gate import Gate

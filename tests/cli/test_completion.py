@@ -6,14 +6,13 @@ import os
 import shlex
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from forkserver import shell_command
-from relay.cli.command_line import FILES, NAMES, NOTHING, PROGRAMS, levels
+from relay.cli.command_line import FILES, NAMES, NOTHING, PROGRAMS, complete, level_of
 from relay.cli.main import COMMANDS
 from relay.control.claiming import claim
 from relay.control.name_claim import claimed_names
@@ -167,28 +166,29 @@ def test_a_zsh_script_works_as_an_autoloaded_function(named: Relay) -> None:
 
 
 def test_levels_cover_every_command_and_option() -> None:
-    found = {level.path: level for level in levels()}
-    assert set(COMMANDS) <= found.keys()
-    assert [word for word, _ in found[""].words] == [*COMMANDS, "help"]
-    assert found["broker credentials"].words and found["memory save"].repeats
-    kinds = {option.flags[-1]: option.kind for option in found["wrap"].options}
+    assert [word for word, _ in level_of("").words] == [*COMMANDS, "help"]
+    assert all(level_of(each).path == each for each in COMMANDS)
+    assert level_of("broker credentials").words and level_of("memory save").repeats
+    wrap = level_of("wrap")
+    kinds = {option.flags[-1]: option.kind for option in wrap.options}
     assert (kinds["--rules"], kinds["--name"], kinds["--detach"]) == (FILES, NOTHING, None)
-    assert found["wrap"].arguments == (PROGRAMS,)
-    assert found["send"].arguments == (NAMES, NOTHING)
+    assert wrap.arguments == (PROGRAMS,)
+    assert level_of("send").arguments == (NAMES, NOTHING)
 
 
-def test_names_are_listed_without_a_session_or_heavy_modules(named: Relay) -> None:
-    assert named("__names").stdout == "Alice\nBob\n"
-    code = "import sys; from relay.__main__ import main; main(['__names']); print(*sys.modules)"
-    run = subprocess.run(
-        [sys.executable, "-c", code], env=named.environment, capture_output=True, text=True, check=True
-    )
-    loaded = set(run.stdout.split())
-    assert not loaded & {"argparse", "asyncio", "json", "dataclasses", "pathlib", "relay.control.sessions"}
+def test_a_shell_gets_words_with_their_help() -> None:
+    assert "wrap\tRun an agent as a member of the team" in complete([""])
+    assert "--help\tshow this help message and exit" in complete(["ps", "--"])
+    assert complete(["trust", ""]) == [":files"] and complete(["wrap", ""]) == [":programs"]
+    assert complete([]) == complete([""]) and complete(["no-such-command", ""]) == []
+
+
+def test_names_are_listed_without_a_session(named: Relay) -> None:
+    assert named("__complete", "peek", "").stdout == "Alice\nBob\n"
 
 
 def test_only_held_claims_in_the_users_own_home_are_listed(relay: Relay) -> None:
-    assert relay("__names").stdout == "\n"
+    assert relay("__complete", "peek", "").stdout == "\n"
     home = Home.from_env(relay.environment).ensure()
     folder = Path(home.run) / "sessions" / "default"
     folder.mkdir(parents=True)

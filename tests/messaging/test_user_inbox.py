@@ -80,7 +80,7 @@ def test_a_mistake_of_several_agents_is_one_item(ledger: Ledger) -> None:
         add(ledger, "configuration", "a mistake", name)
     item = only(ledger)
     assert {*item.name.split(", ")} == {"Ann", "Bob"} and item.next.split()[-1] in {"Ann", "Bob"}
-    ledger.user_inbox.end(TEAM, "Bob")
+    ledger.user_inbox.end(TEAM, "Bob", "configuration")
     assert only(ledger).name == "Ann"
     add(ledger, "configuration", "a mistake", "Bob")
     ledger.user_inbox.done(only(ledger))
@@ -100,7 +100,7 @@ def test_what_is_added_again_soon_is_the_same_item(ledger: Ledger, clock: Clock)
     add(ledger, "question")
     first = only(ledger)
     ledger.user_inbox.read(first)
-    ledger.user_inbox.end(TEAM, "Bob")
+    ledger.user_inbox.end(TEAM, "Bob", "question")
     assert shown(ledger) == []
     clock.now += SAME - 1
     add(ledger, "question")
@@ -127,8 +127,18 @@ def test_ending_a_kind_leaves_the_others(ledger: Ledger) -> None:
     add(ledger, "question", "of another", name="Ann")
     ledger.user_inbox.end(TEAM, "BOB", "configuration", "b")
     assert ("configuration", "c") in shown(ledger) and ("configuration", "b") not in shown(ledger)
-    ledger.user_inbox.end(TEAM, "Bob")
-    assert shown(ledger) == [("question", "of another"), ("notice", "d")]
+    ledger.user_inbox.end(TEAM, "Bob", "configuration")
+    assert ("configuration", "c") not in shown(ledger) and ("notice", "d") in shown(ledger)
+
+
+@pytest.mark.parametrize("begins", [False, True])
+def test_a_session_begins_with_the_notices_and_escalations_of_the_last(ledger: Ledger, begins: bool) -> None:
+    """Another run of the agent begins without its escalation."""
+    for kind in ("question", "held", "configuration", "escalation", "notice"):
+        add(ledger, kind, kind)
+    ledger.user_inbox.begin(TEAM, "Bob", begins=begins)
+    stay = [("notice", "notice")] if begins else [("escalation", "escalation"), ("notice", "notice")]
+    assert shown(ledger) == stay
 
 
 def test_items_of_a_dead_agent_end_except_how_it_failed(ledger: Ledger, clock: Clock) -> None:

@@ -20,10 +20,9 @@ from relay.features.window_title import WindowTitle
 from relay.hooks.commands import SendMessage
 from relay.hooks.events import Prompting
 from relay.message import Message
-from relay.messaging.events import UnreadCounted
+from relay.messaging.events import EndItem, UnreadCounted
 from relay.place import TERMINAL, Place
 from relay.state.agent_terminal import AgentTerminal
-from relay.state.events import PromptOver
 from relay.storage.journal import Journal
 from relay.tasks import Tasks
 from relay.terminal.events import AttachmentChanged, OutputRead, ScreenChanged
@@ -56,7 +55,7 @@ class World:
         terminal, shim = cast(AgentTerminal, self), cast(ShimLink, self)
         tasks, journal = cast(Tasks, ImmediateTasks()), Journal(self.path, "s1", "Alice")
         escalation = Escalation(
-            self.bus, tasks, journal, shim, name="Alice", to=to, rings=True, clock=self.clock
+            self.bus, tasks, journal, shim, name="Alice", escalate_to=to, known=True, clock=self.clock
         )
         self.bus.add(escalation)
         self.bus.add(WindowTitle(self.bus, shim, terminal, name="Alice"))
@@ -67,7 +66,7 @@ class World:
         self.bus.publish(Prompting(kind, "\n".join(lines)))
 
     def prompt_over(self) -> None:
-        self.bus.publish(PromptOver())
+        self.bus.publish(EndItem("question"))
 
     @answers(SendMessage)
     async def send(self, question: SendMessage, _: object) -> tuple[Message, ...]:

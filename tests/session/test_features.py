@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import json
+import pkgutil
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+import relay.features
 from relay.control.sessions import SessionInfo, live
 from relay.home import Home
 from relay.memory.embedded import EmbeddedBackend
 from relay.memory.store import MemoryStore
 from relay.messaging.ledger import Ledger
 from relay.recording.store import recordings
-from relay.session.features import FEATURES
+from relay.session.features import FEATURES, PARTS
 from session.fake_agent import FakeAgent, project
 from support import Relay, session_patch, wait_until
 
@@ -34,6 +39,18 @@ def probe(target, message, ctx):
 def test_the_table_of_features_is_complete() -> None:
     """The other test leaves out each of them once."""
     assert FEATURES.keys() > ESSENTIAL and len(FEATURES) >= 25
+
+
+def test_a_part_of_the_session_has_one_type_in_all_features() -> None:
+    """Features get it by its name alone."""
+    types = defaultdict[str, set[object]](set)
+    for module in pkgutil.iter_modules(relay.features.__path__, "relay.features."):
+        for kind in vars(importlib.import_module(module.name)).values():
+            if inspect.isclass(kind) and kind.__module__ == module.name and not kind.__name__.startswith("_"):
+                for name, parameter in inspect.signature(kind).parameters.items():
+                    types[name].add(parameter.annotation)
+    assert types.keys() >= PARTS.keys()
+    assert {name: found for name, found in types.items() if name in PARTS and len(found) > 1} == {}
 
 
 @pytest.fixture(scope="module")

@@ -108,7 +108,7 @@ class Session:
             kind="claude",
             note="",
             record=TranscriptReader("claude"),
-            continuations=3,
+            most=3,
             progress=Progress(folder / "progress", resumed=False),
         )
         home = Home.from_env({"RELAY_HOME": str(folder)})

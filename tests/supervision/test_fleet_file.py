@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 
 import pytest
@@ -114,7 +114,7 @@ def test_each_key_of_supervision_is_read(tmp_path: Path, subtests: pytest.Subtes
         with subtests.test(keys):
             supervision = replace(lead(tmp_path, keys).supervision, fleet="", digest="")
             assert supervision == Supervision(**{"restart": "on-failure", **expected})
-            assert Supervision.from_json(json.loads(json.dumps(supervision.to_json()))) == supervision
+            assert Supervision.from_json(json.loads(json.dumps(asdict(supervision)))) == supervision
 
 
 @pytest.mark.parametrize(

@@ -269,7 +269,7 @@ def test_usage_of_earlier_sessions_and_lives_counts(tmp_path: Path) -> None:
 
 def watched(folder: Path, *, draws: bool = True) -> World:
     world = World(folder)
-    world.bus.add(LoopWatch(world.bus, world.terminal, name="Alice", draws=draws, clock=world.clock))
+    world.bus.add(LoopWatch(world.bus, world.terminal, name="Alice", known=draws, clock=world.clock))
     return world
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
 from relay.supervision.policy import Action, Supervision
 
@@ -14,7 +15,7 @@ def test_supervision_survives_json() -> None:
         on_idle=Action("nudge", text="Go on.", attempts=2),
         on_error=(Action("wait", match="rate_limited"),),
     )
-    assert Supervision.from_json(json.loads(json.dumps(supervision.to_json()))) == supervision
+    assert Supervision.from_json(json.loads(json.dumps(asdict(supervision)))) == supervision
 
 
 def test_unknown_keys_are_ignored() -> None:

@@ -93,7 +93,7 @@ def test_sixty_agents_are_listed_filtered_and_chosen(terminal: Open, columns: in
     top.wait_for("── Agent58 ")
     top.type("\x1b[F")  # End
     top.wait_for("── Agent0 ")
-    assert top.shows("  Agent3 ") and not top.shows("  Agent58 ")
+    top.wait(lambda: top.shows("  Agent3 ") and not top.shows("  Agent58 "), "the end of the list")
     top.type("/")
     top.wait_for("words that an agent must have")
     top.type("agent17\r")

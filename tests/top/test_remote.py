@@ -14,6 +14,7 @@ import pytest
 from screens import rows
 
 from relay.control.board import Board, look, merged
+from relay.control.commands import CommandEnd
 from relay.home import Home
 from relay.top.app import Top
 from relay.top.choice_list import ChoiceList
@@ -59,8 +60,11 @@ def test_its_agents_are_listed_shown_answered_and_written_to(
     def everywhere() -> Board:
         return merged([look(here), *([host.board] if host.board else [])], host.problem)
 
+    async def nothing(*words: str, input: str) -> CommandEnd:
+        raise AssertionError(f"not on this host: {words}")
+
     async def drive() -> None:
-        top = Top(everywhere, lambda _: None, {"far": host})
+        top = Top(everywhere, lambda _: None, nothing, {"far": host})
         async with top.run_test(size=(100, 30)) as pilot:
 
             async def shows(*texts: str) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ import pytest
 from screens import rows
 from textual.pilot import Pilot
 
+from relay.cli.main import dispatch
 from relay.control.board import look
+from relay.control.commands import Commands
 from relay.home import Home
 from relay.top.app import Top
 from relay.top.choice_list import ChoiceList
@@ -41,12 +44,13 @@ def drive(drive: Drive, team: str) -> None:
 
     async def main() -> None:
         home = Home.from_env()
-        top = Top(lambda: look(home, team), lambda *_: None)
+        top = Top(lambda: look(home, team), lambda *_: None, commands.run)
         async with top.run_test(size=(100, 30)) as pilot:
             await eventually(lambda: top.query_one("#list", ChoiceList).chosen)
             await drive(top, pilot)
 
-    asyncio.run(main())
+    with closing(Commands(dispatch, quiet=True)) as commands:
+        asyncio.run(main())
 
 
 def shows(top: Top, text: str) -> bool:

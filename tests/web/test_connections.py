@@ -13,9 +13,9 @@ from websockets.asyncio.client import connect
 from websockets.typing import Origin
 
 from relay.cli.main import dispatch
+from relay.control.commands import Commands
 from relay.home import Home
 from relay.web import api, connections
-from relay.web.commands import Commands
 from relay.web.peers import UNKNOWN
 from relay.web.server import Server, listen
 from support import PATIENCE

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
+from relay.control.commands import Commands
 from relay.errors import RelayError
-from relay.web.commands import Commands
 
 
 def test_a_defect_is_answered_and_its_traceback_is_in_the_servers_terminal(
@@ -19,7 +19,7 @@ def test_a_defect_is_answered_and_its_traceback_is_in_the_servers_terminal(
 
     commands = Commands(broken)
     try:
-        with pytest.raises(RelayError, match=r"ValueError.*The terminal of `relay web` says more"):
+        with pytest.raises(RelayError, match=r"ValueError.*`relay ps` in a terminal says more"):
             asyncio.run(commands.run("ps"))
     finally:
         commands.close()

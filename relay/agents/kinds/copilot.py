@@ -180,7 +180,6 @@ def _without_server(run: Run) -> bool:
 
 
 def _values(arguments: Iterable[str], flag: str) -> list[str]:
-    """Return the values of a flag that may be repeated."""
     words = iter(arguments)
     split = (word.partition("=") for word in words)
     return [value if equals else next(words, "") for name, equals, value in split if name == flag]

@@ -80,7 +80,8 @@ export function agentPage(parent, team, name) {
     showSince(since, agent.since);
     say(about, [agent.agent, agent.team, agent.branch, agent.cwd.split("/").at(-1)].filter(Boolean).join(" · "));
     set(about, "title", agent.cwd);
-    say(reason, agent.escalation || agent.account_hold || agent.reason);
+    const needs = agent.group === "needs you" && !agent.question ? agent.line : "";
+    say(reason, needs || agent.account_hold || agent.reason);
     reason.hidden = !reason.textContent;
     card.update(agent);
     const runs = isRunning(agent);

@@ -1,9 +1,9 @@
-"""Runs relay's own commands for the web server, each in a process of its own.
+"""Runs relay's own commands for `relay web` and `relay top`, each in a process of its own.
 
-    server ─ socket ─→ launcher ─ fork ─→ `relay COMMAND`
+    relay web ─ socket ─→ launcher ─ fork ─→ `relay COMMAND`
 
 A command is the same code as in a terminal, with the same guard, limits and journal. What it is given stands
-on no command line. The launcher is forked before the server has threads, connections or secrets.
+on no command line. The launcher is forked before there are threads, connections or secrets.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import Any, NoReturn
 from relay.control.sessions import error_from
 from relay.dataclass import dataclass
 from relay.errors import RelayError
+from relay.text import visible
 
 Dispatch = Callable[[list[str]], int]
 """Runs a command line of relay, and returns its exit code. Raises RelayError for a mistake by the user."""
@@ -43,6 +44,12 @@ class CommandEnd:
     out: str
     err: str
 
+    @property
+    def sentence(self) -> str:
+        """Its result in one line: the last one of its output, or else what is wrong."""
+        said = self.out if self.out.strip() and self.code == 0 else self.err.strip() or self.out
+        return visible(said.strip().rpartition("\n")[2]).removeprefix("relay: ")
+
     def value(self) -> Any:
         """Return the JSON that it printed. Raise RelayError if it printed none."""
         try:
@@ -52,14 +59,17 @@ class CommandEnd:
 
 
 class Commands:
-    """Starts commands. Create it while the process has one thread."""
+    """Starts commands. Create it while the process has one thread.
 
-    def __init__(self, dispatch: Dispatch) -> None:
+    quiet: what they report of relay's own defects is not for this terminal, which shows something else.
+    """
+
+    def __init__(self, dispatch: Dispatch, *, quiet: bool = False) -> None:
         self._launcher, its = socket.socketpair()
         self._pid = os.fork()
         if self._pid == 0:
             self._launcher.close()
-            _launch(its, dispatch)
+            _launch(its, dispatch, quiet)
         its.close()
         self._room = asyncio.Semaphore(AT_ONCE)
 
@@ -84,7 +94,7 @@ class Commands:
                 try:
                     socket.send_fds(self._launcher, [b"!"], [its.fileno()])
                 except OSError:
-                    raise RelayError("relay web can run no command any more. Start it again.") from None
+                    raise RelayError("no command can be run any more. Start relay again.") from None
             mine.setblocking(False)
             outcome = bytearray()
             try:
@@ -102,10 +112,13 @@ class Commands:
         return said
 
 
-def _launch(requests: socket.socket, dispatch: Dispatch) -> NoReturn:
-    """Fork a process for each request, until the server has closed `requests`."""
+def _launch(requests: socket.socket, dispatch: Dispatch, quiet: bool) -> NoReturn:
+    """Fork a process for each request, until `requests` is closed at the other end."""
     try:
-        os.setsid()  # Ctrl-C in the server's terminal is not for commands
+        os.setsid()  # Ctrl-C in the terminal is not for commands
+        null = os.open(os.devnull, os.O_RDWR)
+        for fd in (0, 1, 2) if quiet else (0, 1):
+            os.dup2(null, fd)
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
         while True:
             more, passed, _, _ = socket.recv_fds(requests, 1, 1)
@@ -125,9 +138,6 @@ def _carry_out(channel: socket.socket, dispatch: Dispatch) -> NoReturn:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         with channel.makefile("rb") as stream:
             request = json.loads(stream.readline())
-        null = os.open(os.devnull, os.O_RDWR)
-        for fd in (0, 1):  # standard error stays the server's, for its own defects
-            os.dup2(null, fd)
         sys.stdin = io.TextIOWrapper(io.BytesIO(request["input"].encode("utf-8", "replace")))
         sys.stdout, sys.stderr = out, err = io.StringIO(), io.StringIO()
         channel.sendall(json.dumps(_outcome(request["argv"], dispatch, out, err)).encode())
@@ -144,5 +154,5 @@ def _outcome(argv: list[str], dispatch: Dispatch, out: io.StringIO, err: io.Stri
         return {"error": err.getvalue().strip().rpartition("error: ")[2], "type": "UsageError"}
     except Exception as defect:  # noqa: BLE001 (logged with its traceback, answered, contained)
         traceback.print_exc(file=sys.__stderr__)
-        text = f"relay failed to do that ({type(defect).__name__}). The terminal of `relay web` says more."
+        text = f"relay failed to do that: {type(defect).__name__}. `relay {argv[0]}` in a terminal says more."
         return {"error": text, "type": "RelayError"}
