@@ -37,7 +37,7 @@ BODIES = [
     "0123456789" * 6_000,
 ]
 
-TEXTS = 200 if LONG else 20
+TEXTS = 200 if LONG else 12
 """Texts that one agent gets one after another."""
 
 WRITES = """
@@ -168,20 +168,19 @@ def test_texts_of_all_kinds_reach_an_idle_agent_with_a_draft(rig: Rig, agent: Ag
     ann.is_untouched()
 
 
-@pytest.mark.timeout(1000 if LONG else 600)
+@pytest.mark.timeout(4000 if LONG else 600)
 def test_many_texts_one_after_another_reach_an_agent_with_a_draft(rig: Rig, agent: Agent) -> None:
-    """Codex looks into its queue every 10 s, so it gets fewer."""
-    count = TEXTS // 2 if agent.name == "codex" else TEXTS
+    """Codex looks into its queue every 10 s."""
     ann = Drafting(rig, agent)
-    sent, waits = zip(*map(ann.tells, texts(count)), strict=True)
-    routes = Counter(ann.settles(count))
+    sent, waits = zip(*map(ann.tells, texts(TEXTS)), strict=True)
+    routes = Counter(ann.settles(TEXTS))
     assert routes.keys() <= {"door", "native"}
     ann.has_told(sent)
     assert not (ann.alice.work / "shelled").exists()
     ann.is_untouched()
     print(
         f"{agent.name} {agent.package.version}: {dict(routes)}; seconds until its model is asked: "
-        f"{sorted(waits)[count // 2]:.1f} in the middle, {max(waits):.1f} at most, "
+        f"{sorted(waits)[TEXTS // 2]:.1f} in the middle, {max(waits):.1f} at most, "
         f"{sum(wait > 2 for wait in waits)} of them over 2"
     )
 
