@@ -285,6 +285,7 @@ DIALOGS = [
     ("gemini/prompting-permission-command", "touch made.txt && echo OUT", ["Allow once", "Allow", "No"]),
     ("gemini/prompting-question-one", "Which colour shall it be?", ["Red", "Blue", "Enter"]),
     ("aider/prompting-permission-command", "touch made.txt && echo OUT", ["Yes", "No", "Don't"]),
+    ("copilot/prompting-question-one", "Which colour?", ["Red", "Blue", "Other"]),
 ]
 
 

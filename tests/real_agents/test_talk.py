@@ -9,7 +9,6 @@ so messages come while an agent is idle, thinks, or waits for its tool.
 from __future__ import annotations
 
 import re
-import threading
 import time
 from collections import Counter
 from functools import partial
@@ -41,28 +40,30 @@ REFUSED = "disabled while a task is in progress"
 
 
 class Talker(Rule):
-    """The words of one agent: `begin` starts the talk, and each message to it is answered with one.
+    """The words of one agent: it answers the prompt `begin`, and each message to it, with a message.
 
-    said: the bodies of its messages. over: it says nothing more.
+    Codex drops an answer that its user's next prompt cuts off: what the conversation lacks is said again.
+    said: the bodies of the messages that the conversation has. over: it says nothing more.
     """
 
     def __init__(self, name: str, peer: str) -> None:
         super().__init__("")
         self.said: list[str] = []
-        self._heard: dict[str, float] = {}
         self.over = False
         self._name, self._peer = name, peer
         self._chance = Random(name)
-        self._news = 0
-        self._lock = threading.Lock()
+        self._bodies: list[str] = []  # also those that were dropped
+        self._heard: dict[str, float] = {}  # when the model first had a message, by its mark
+        self._unanswered: list[str] = []
 
     def fits(self, turn: Turn) -> bool:
         """Note what is new in the conversation."""
-        with self._lock:
-            found = re.findall(rf"\[relay (\w{{8}}) from {self._peer}\]", turn.told)
-            news = [mark for mark in found if mark not in self._heard]
-            self._heard |= dict.fromkeys(news, time.time())
-            self._news += len(news) or (turn.user.endswith("begin") and not self.said)
+        own = "\n".join(each.text for each in turn.entries if each.role == "assistant")
+        marks = re.findall(rf"\[relay (\w{{8}}) from {self._peer}\]|^(begin)$", turn.told, re.MULTILINE)
+        heard = [mark or begin for mark, begin in marks]
+        self._heard = dict.fromkeys(heard, time.time()) | self._heard
+        self._unanswered = [mark for mark in heard if f" to {mark}:" not in own]
+        self.said = [body for body in self._bodies if body.partition(":")[0] in own]
         return True
 
     def heard(self, id: str) -> float:
@@ -73,19 +74,17 @@ class Talker(Rule):
         return all(self.heard(row["id"]) for row in rows)
 
     def step(self, number: int) -> Step:
-        with self._lock:
-            news, self._news = self._news, 0
-            if not news or self.over:
-                return Step("Done.")
-            text = "\n".join(self._message() for _ in range(news))
+        if self.over or not self._unanswered:
+            return Step("Done.")
+        text = "\n".join(map(self._answer, self._unanswered))
         calls = (Shell("sleep 1"),) if self._chance.random() < 0.3 else ()
         return Step(text, calls, pace=self._chance.uniform(0.5, 3) / (5 + len(text) / 16))
 
-    def _message(self) -> str:
+    def _answer(self, mark: str) -> str:
         words = self._chance.choices(WORDS, k=self._chance.choice((1, 1, 1, 1, 2, 2, 5, 40)))
         between = self._chance.choice((" ", "\n"))
-        body = between.join([f"{len(self.said)} of {self._name}.", *words, "over"])
-        self.said.append(body)
+        body = between.join([f"number {len(self._bodies)} to {mark}:", *words, "over"])
+        self._bodies.append(body)
         return f"@relay:{self._peer} {body}" if between == " " else f"@relay:{self._peer} <<<\n{body}\n>>>"
 
 
@@ -180,9 +179,11 @@ def test_two_agents_talk_while_their_user_types(rig: Rig, agent: Agent, pytestco
         chance.choice(people).acts()
         for person in people:
             del person.agent.model.requests[:-1]  # the last one has the whole conversation
-    for person, talker in zip(people, (alice, bob), strict=True):
+    alice.over = bob.over = True
+    for person in people:
         person.closes()
-        talker.over = True
+        person.prompts("that is all")  # its request has the last answer
+        person.agent.receives("that is all")
     for person, listener, speaker in zip(people, (alice, bob), (bob, alice), strict=True):
         rows = _arrived(rig, person.agent.name, speaker)
         assert [row["body"] for row in rows] == speaker.said != []
