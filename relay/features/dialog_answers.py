@@ -1,8 +1,8 @@
 """Answers the agent's questions: never blindly, and recorded in the journal.
 
 In a menu, the arrow keys move the mark, or the colour that is one, until the screen shows it at the chosen
-option; Enter follows only if the same question is still drawn. Digits would be shorter, but they select at once
-in some dialogs and not in others.
+option; Enter follows only if the same question is still drawn. Digits would be shorter, but they select at
+once in some dialogs and not in others.
 """
 
 from __future__ import annotations

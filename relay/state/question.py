@@ -43,7 +43,7 @@ _SIDED = lazy_re.compile(r"^\s*[│┃║]")
 _BESIDE = lazy_re.compile(r"\s{3,}")  # a column beside the options
 _OPTION = lazy_re.compile(r"^(?P<lead>\s*(?P<mark>[❯›●▶➤>]?)\s*)(?P<number>\d{1,2})[.)]\s*(?P<text>\S.*)$")
 _MARKED = lazy_re.compile(r"^(?P<lead>\s*[❯›●▶➤>] )(?P<text>\S.*)$")
-_ARROWS = lazy_re.compile(r"(?:(?P<across>⇆)|↑/?↓) select\b(?!.*\btoggle\b).*\benter\b")
+_ARROWS = lazy_re.compile(r"(?:⇆|↑/?↓) select\b.*\benter\b")  # a row that names a menu's keys
 _LABEL = lazy_re.compile(r"\S+(?: \S+)*")
 _BUTTONS = lazy_re.compile(r"^\W*(?P<labels>\S+(?: \S+)*(?: {3}(?!ctrl\+)\S+(?: \S+)*)+)")
 _FREE = lazy_re.compile(
@@ -147,8 +147,24 @@ Background = Callable[[int, int], int | None]
 
 
 def find(rows: Sequence[str], unfinished: str, background: Background = lambda x, y: None) -> ScreenQuestion:
-    """Return the menu on the screen, or else the question on the cursor's line, `unfinished`, and above."""
-    return _menu(rows, background) or _unnumbered(rows, background) or _line(rows, unfinished)
+    """Return the menu on the screen, or else the question on the cursor's line, `unfinished`, and above.
+
+    A menu may be quoted above: the lowest counts.
+    """
+    plain = [_unboxed(row) for row in rows]
+    options = [_OPTION.match(row) for row in plain]
+    marked = max((y for y, option in enumerate(options) if option and option["mark"]), default=-1)
+    keys = max((y for y, row in enumerate(plain) if _ARROWS.search(row)), default=-1)
+    menu = None
+    if keys <= marked:
+        menu = _menu(rows, plain, marked)
+    elif "⇆ select" in plain[keys]:
+        menu = _buttons(rows, plain, keys, background)
+    elif "toggle" not in plain[keys]:  # otherwise it allows several choices
+        numbers = [(y, each["number"]) for y, each in enumerate(options[:keys]) if each]
+        lit = [y for y, number in numbers if _lit(background, rows[y].index(number), y)]
+        menu = _menu(rows, plain, lit[0]) if len(lit) == 1 else _list(rows, plain, keys)
+    return menu or _line(rows, unfinished)
 
 
 def on(terminal: AgentTerminal) -> ScreenQuestion:
@@ -174,15 +190,10 @@ def drawn(terminal: AgentTerminal, matched: Collection[str] = ()) -> tuple[str, 
     return tuple(row for row in plain if not _ORNAMENT.match(row))[:MAX_LINES]
 
 
-def _menu(rows: Sequence[str], background: Background) -> ScreenQuestion | None:
-    plain = [_unboxed(row) for row in rows]
+def _menu(rows: Sequence[str], plain: Sequence[str], marked: int) -> ScreenQuestion | None:
+    """Return the menu with numbers whose row `marked` is selected; None if there is none."""
     matches = [_OPTION.match(row) for row in plain]
-    marked = next((y for y in range(len(rows) - 1, -1, -1) if (m := matches[y]) and m["mark"]), None)
-    if marked is None and (keys := _keys(rows)) is not None:
-        numbers = [(y, m["number"]) for y, m in enumerate(matches[:keys]) if m]
-        lit = [y for y, number in numbers if _lit(background, rows[y].index(number), y)]
-        marked = lit[0] if len(lit) == 1 else None
-    if marked is None or (mark := matches[marked]) is None:
+    if marked < 0 or (mark := matches[marked]) is None:
         return None
     column, selected = len(mark["lead"]), int(mark["number"])
     found = {selected: marked}
@@ -203,14 +214,11 @@ def _menu(rows: Sequence[str], background: Background) -> ScreenQuestion | None:
     return ScreenQuestion(_above(rows, plain, found[1]), tuple(options), selected)
 
 
-def _unnumbered(rows: Sequence[str], background: Background) -> ScreenQuestion | None:
-    if (keys := _keys(rows)) is None:
-        return None
-    plain = [_unboxed(row) for row in rows]
-    arrows = _ARROWS.search(rows[keys])
-    if arrows is None or not arrows["across"]:
-        return _list(rows, plain, keys)
-    for y in range(keys, max(keys - 3, -1), -1):  # in the same row, or above it
+def _buttons(
+    rows: Sequence[str], plain: Sequence[str], keys: int, background: Background
+) -> ScreenQuestion | None:
+    """Return the options that are side by side in row `keys` or up to two rows above it."""
+    for y in range(keys, max(keys - 3, -1), -1):
         if buttons := _BUTTONS.match(rows[y]):
             labels = [*_LABEL.finditer(rows[y], *buttons.span("labels"))]
             lit = [number for number, each in enumerate(labels, 1) if _lit(background, each.start(), y)]
@@ -250,11 +258,6 @@ def _list(rows: Sequence[str], plain: Sequence[str], keys: int) -> ScreenQuestio
         return None
     options = [Option(number, plain[y][column:]) for number, y in enumerate(range(first, last + 1), 1)]
     return ScreenQuestion(_above(rows, plain, first), tuple(options), marked - first + 1)
-
-
-def _keys(rows: Sequence[str]) -> int | None:
-    """Return the lowest row that says which arrow keys move a mark."""
-    return next((y for y in range(len(rows) - 1, -1, -1) if _ARROWS.search(rows[y])), None)
 
 
 def _lit(background: Background, x: int, y: int) -> bool:

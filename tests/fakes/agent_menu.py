@@ -39,7 +39,12 @@ def draw() -> None:
     elif "buttons" in options:
         buttons = " ".join(f"{LIT if n == at else ''} {label} \x1b[m" for n, label in row)
         keys = "ctrl+f fullscreen  ⇆ select  enter confirm"
-        above = ["Build", "", *(f"  ┃  {each}" for each in ("△ Permission required", f"$ {question}"))]
+        above = [
+            "Build",
+            "❯ 1. Quoted",
+            "  2. Menu",
+            *(f"  ┃  {each}" for each in ("△ Permission required", f"$ {question}")),
+        ]
         rows = [*above, "  ┃", f"  ┃  {buttons}  {keys}", "  ┃"]
     elif "lit" in options:
         listed = [f"  ┃  {LIT if n == at else ''}{n + 1}. {label}\x1b[m" for n, label in row]
