@@ -127,8 +127,10 @@ class Person:
         self.prompts(f"prompt {self.done['prompts']} of the user")
 
     def prompts(self, text: str) -> None:
+        """Submit `text`, and wait: opencode may read the Enter later than what is typed next."""
         self._deletes()
         self.agent.say(text)
+        self.agent.receives(text)
 
     def _looks(self) -> None:
         if self.agent.state != "ready":
@@ -183,7 +185,6 @@ def test_two_agents_talk_while_their_user_types(rig: Rig, agent: Agent, pytestco
     for person in people:
         person.closes()
         person.prompts("that is all")  # its request has the last answer
-        person.agent.receives("that is all")
     for person, listener, speaker in zip(people, (alice, bob), (bob, alice), strict=True):
         rows = _arrived(rig, person.agent.name, speaker)
         assert [row["body"] for row in rows] == speaker.said != []
