@@ -1,8 +1,8 @@
 """Answers the agent's questions: never blindly, and recorded in the journal.
 
-In a menu, the arrow keys move the mark until the screen shows it at the chosen option; Enter follows only if
-the same question is still drawn. Digits would be shorter, but they select at once in some dialogs and not in
-others.
+In a menu, the arrow keys move the mark, or the colour that is one, until the screen shows it at the chosen
+option; Enter follows only if the same question is still drawn. Digits would be shorter, but they select at
+once in some dialogs and not in others.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ SHOWN = 200
 MAX_TEXT = 1000
 """Characters of a free answer; a terminal in canonical mode takes a line of 4,095 bytes."""
 
-UP, DOWN, ENTER = b"\x1b[A", b"\x1b[B", b"\r"
+UP, DOWN, RIGHT, LEFT, ENTER = b"\x1b[A", b"\x1b[B", b"\x1b[C", b"\x1b[D", b"\r"
 
 
 class _Secret(RelayError):
@@ -206,11 +206,12 @@ class DialogAnswers:
 
     async def _select(self, asked: ScreenQuestion, option: Option) -> None:
         at = asked.selected
+        back, forth = (LEFT, RIGHT) if asked.across else (UP, DOWN)
         for _ in asked.options:
             if at == option.number:
                 return
             before = at
-            self._terminal.write(DOWN if option.number > at else UP)
+            self._terminal.write(forth if option.number > at else back)
 
             def moved(before: int = before) -> bool:
                 now = question.on(self._terminal)

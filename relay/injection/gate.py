@@ -57,7 +57,7 @@ class TypingGate:
         if refusal := self.queue.refused(first):
             return working(refusal.reason, max(refusal.until - self.clock(), 0))
         if first.priority is Priority.LOW and (left := self.idle - self.view.quiet()) > 0:
-            why = f"what is waiting has low priority, and is typed once it has been idle for {self.idle:g} s"
+            why = f"what is waiting has low priority, and comes once it has been idle for {self.idle:g} s"
             return working(why, left)
         return None
 

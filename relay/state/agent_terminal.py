@@ -189,6 +189,10 @@ class AgentTerminal:
         """Return the visible rows from the top; [] without a virtual screen."""
         return [] if self.screen is None else [row.text for row in self.screen.rows()]
 
+    def background(self, x: int, y: int) -> int | None:
+        """Return the background of a visible cell as 0xRRGGBB; None for the terminal's own."""
+        return None if self.screen is None else self.screen.colours(x, y).background
+
     def cursor(self) -> tuple[int, int] | None:
         """Return the cursor's position (x, y), zero-based; None without a virtual screen."""
         return None if self.screen is None else self.screen.cursor

@@ -1,8 +1,16 @@
-"""The question on an agent's screen: a menu of numbered options, or a one-line question.
+"""The question on an agent's screen: a menu, or a one-line question.
 
 Do you want to proceed?          lines
 ❯ 1. Yes                         options; the mark points at the selected one
   2. No
+
+Which colour?
+❯ Red                            without numbers, they are directly above the row that names their keys
+  Blue
+↑/↓ select · enter accept
+
+  Allow once   Reject            here, and in some lists with numbers, a colour is the mark
+⇆ select  enter confirm
 
 Run shell command? (Y)es/(N)o [Yes]:
 """
@@ -31,10 +39,16 @@ LINE_ROWS = 6
 _BOX = lazy_re.compile(r"^\s*[│┃║]|[│┃║█▐▕]\s*$")  # or a scroll bar, which comes and goes
 _EDGE = lazy_re.compile(r"^\s*(?:[╭┌╔]|[─━═]{10})")
 _ORNAMENT = lazy_re.compile(r"^[\s\u2500-\u259f]*$")  # box drawing and block elements
+_SIDED = lazy_re.compile(r"^\s*[│┃║]")
 _BESIDE = lazy_re.compile(r"\s{3,}")  # a column beside the options
 _OPTION = lazy_re.compile(r"^(?P<lead>\s*(?P<mark>[❯›●▶➤>]?)\s*)(?P<number>\d{1,2})[.)]\s*(?P<text>\S.*)$")
+_MARKED = lazy_re.compile(r"^(?P<lead>\s*[❯›●▶➤>] )(?P<text>\S.*)$")
+_ARROWS = lazy_re.compile(r"(?:⇆|↑/?↓) select\b.*\benter\b")  # a row that names a menu's keys
+_LABEL = lazy_re.compile(r"\S+(?: \S+)*")
+_BUTTONS = lazy_re.compile(r"^\W*(?P<labels>\S+(?: \S+)*(?: {3}(?!ctrl\+)\S+(?: \S+)*)+)")
 _FREE = lazy_re.compile(
-    r"^(type something|enter a custom value|(no, and )?tell \w+ what to (change|do))\b",
+    r"^(type something|enter a custom value|other \(type your answer"
+    r"|(no, and )?tell \w+ what to (change|do))\b",
     re.IGNORECASE,
 )
 _INPUT = ">"  # qwen draws this instead once the option is selected
@@ -61,11 +75,13 @@ class ScreenQuestion:
     lines:    the rows of the question, without the options.
     options:  the possible answers, by number.
     selected: the number of the option that a menu's mark points at; 0 for a one-line question.
+    across:   the options are side by side.
     """
 
     lines: tuple[str, ...]
     options: tuple[Option, ...] = ()
     selected: int = 0
+    across: bool = False
 
     @property
     def token(self) -> str:
@@ -126,14 +142,34 @@ def _is_input(text: str) -> bool:
     return text == _INPUT or text.startswith(f"{_INPUT} ") or _FREE.match(text) is not None
 
 
-def find(rows: Sequence[str], unfinished: str) -> ScreenQuestion:
-    """Return the menu on the screen, or else the question on the cursor's line, `unfinished`, and above."""
-    return _menu(rows) or _line(rows, unfinished)
+Background = Callable[[int, int], int | None]
+"""Returns the background of the cell in a column and a row, zero-based; None for the terminal's own."""
+
+
+def find(rows: Sequence[str], unfinished: str, background: Background = lambda x, y: None) -> ScreenQuestion:
+    """Return the menu on the screen, or else the question on the cursor's line, `unfinished`, and above.
+
+    A menu may be quoted above: the lowest counts.
+    """
+    plain = [_unboxed(row) for row in rows]
+    options = [_OPTION.match(row) for row in plain]
+    marked = max((y for y, option in enumerate(options) if option and option["mark"]), default=-1)
+    keys = max((y for y, row in enumerate(plain) if _ARROWS.search(row)), default=-1)
+    menu = None
+    if keys <= marked:
+        menu = _menu(rows, plain, marked)
+    elif "⇆ select" in plain[keys]:
+        menu = _buttons(rows, plain, keys, background)
+    elif "toggle" not in plain[keys]:  # otherwise it allows several choices
+        numbers = [(y, each["number"]) for y, each in enumerate(options[:keys]) if each]
+        lit = [y for y, number in numbers if _lit(background, rows[y].index(number), y)]
+        menu = _menu(rows, plain, lit[0]) if len(lit) == 1 else _list(rows, plain, keys)
+    return menu or _line(rows, unfinished)
 
 
 def on(terminal: AgentTerminal) -> ScreenQuestion:
     """Return the question that `terminal` shows (`find`)."""
-    return find(terminal.screen_text(), terminal.unfinished())
+    return find(terminal.screen_text(), terminal.unfinished(), terminal.background)
 
 
 def drawn(terminal: AgentTerminal, matched: Collection[str] = ()) -> tuple[str, ...]:
@@ -142,7 +178,7 @@ def drawn(terminal: AgentTerminal, matched: Collection[str] = ()) -> tuple[str, 
     matched: rows by which it is known to be a question; without readable options, it begins with these.
     """
     rows = terminal.screen_text()
-    asked = find(rows, terminal.unfinished())
+    asked = on(terminal)
     options = tuple(f"{each.number}. {each.text}" for each in asked.options)
     if options:
         return asked.lines + options
@@ -154,11 +190,10 @@ def drawn(terminal: AgentTerminal, matched: Collection[str] = ()) -> tuple[str, 
     return tuple(row for row in plain if not _ORNAMENT.match(row))[:MAX_LINES]
 
 
-def _menu(rows: Sequence[str]) -> ScreenQuestion | None:
-    plain = [_unboxed(row) for row in rows]
+def _menu(rows: Sequence[str], plain: Sequence[str], marked: int) -> ScreenQuestion | None:
+    """Return the menu with numbers whose row `marked` is selected; None if there is none."""
     matches = [_OPTION.match(row) for row in plain]
-    marked = next((y for y in range(len(rows) - 1, -1, -1) if (m := matches[y]) and m["mark"]), None)
-    if marked is None or (mark := matches[marked]) is None:
+    if marked < 0 or (mark := matches[marked]) is None:
         return None
     column, selected = len(mark["lead"]), int(mark["number"])
     found = {selected: marked}
@@ -177,6 +212,57 @@ def _menu(rows: Sequence[str]) -> ScreenQuestion | None:
         rest = [] if beside else _wrapped(plain, y, option.start("text"))
         options.append(Option(number, " ".join([first, *rest])))
     return ScreenQuestion(_above(rows, plain, found[1]), tuple(options), selected)
+
+
+def _buttons(
+    rows: Sequence[str], plain: Sequence[str], keys: int, background: Background
+) -> ScreenQuestion | None:
+    """Return the options that are side by side in row `keys` or up to two rows above it."""
+    for y in range(keys, max(keys - 3, -1), -1):
+        if buttons := _BUTTONS.match(rows[y]):
+            labels = [*_LABEL.finditer(rows[y], *buttons.span("labels"))]
+            lit = [number for number, each in enumerate(labels, 1) if _lit(background, each.start(), y)]
+            if len(lit) == 1:
+                options = tuple(Option(number, each[0]) for number, each in enumerate(labels, 1))
+                return ScreenQuestion(_above(rows, plain, y), options, lit[0], across=True)
+    return None
+
+
+def _list(rows: Sequence[str], plain: Sequence[str], keys: int) -> ScreenQuestion | None:
+    """Return the list above row `keys`, one of whose rows has a mark.
+
+    A row that continues an option counts as an option, too: the mark never reaches it.
+    """
+    end = keys
+    while end and not plain[end - 1].strip():
+        end -= 1
+    begin = end
+    while begin and plain[begin - 1].strip():
+        begin -= 1
+    marks = [(y, mark) for y in range(begin, end) if (mark := _MARKED.match(plain[y]))]
+    if len(marks) != 1:
+        return None
+    marked, column = marks[0][0], len(marks[0][1]["lead"])
+
+    def option(y: int) -> bool:
+        return (
+            begin <= y < end and not plain[y][:column].strip() and plain[y][column : column + 1].strip() != ""
+        )
+
+    first, last = marked, marked
+    while option(first - 1):
+        first -= 1
+    while option(last + 1):
+        last += 1
+    if first == last:
+        return None
+    options = [Option(number, plain[y][column:]) for number, y in enumerate(range(first, last + 1), 1)]
+    return ScreenQuestion(_above(rows, plain, first), tuple(options), marked - first + 1)
+
+
+def _lit(background: Background, x: int, y: int) -> bool:
+    """Return True if the text in column `x` has another background than what is before it and its padding."""
+    return x >= 2 and background(x, y) != background(x - 2, y)
 
 
 def _wrapped(plain: Sequence[str], y: int, column: int) -> list[str]:
@@ -207,9 +293,12 @@ def _option(
 
 
 def _above(rows: Sequence[str], plain: Sequence[str], first: int) -> tuple[str, ...]:
-    """Return the rows of the question above row `first`: up to the dialog's edge or a gap of three rows."""
+    """Return the rows of the question above row `first`: up to the box's edge or a gap of three rows."""
     found: list[str] = []
+    sided = _SIDED.match(rows[first])
     for y in range(first - 1, max(first - 1 - MAX_LINES, -1), -1):
+        if sided and not _SIDED.match(rows[y]):
+            break
         if _EDGE.match(rows[y]) or not any(row.strip() for row in plain[max(y - 2, 0) : y + 1]):
             break
         if not _ORNAMENT.match(plain[y]):

@@ -20,19 +20,20 @@ from session.fake_agent import events, messages, ps
 from support import Relay, wait_until
 from terminal.emulator import Emulator
 
+FREE = "Type something."
 FAKE = Path(__file__).parent.parent / "fakes" / "agent_menu.py"
 SCREENS = data.directory("patterns") / "screens"
 
 
 class AskingAgent:
-    """An agent that asks with a menu, wrapped as claude."""
+    """An agent that asks with a menu, wrapped as `kind`."""
 
-    def __init__(self, relay: Relay, *options: str, name: str = "Alice") -> None:
+    def __init__(self, relay: Relay, *options: str, name: str = "Alice", kind: str = "claude") -> None:
         self.relay = relay
         self.name = name
         self.log = relay.home / f"{name}.log"
         command = (sys.executable, str(FAKE), *options)
-        relay("wrap", "-d", "-n", name, "--agent", "claude", "--", *command, env={"AGENT_LOG": str(self.log)})
+        relay("wrap", "-d", "-n", name, "--agent", kind, "--", *command, env={"AGENT_LOG": str(self.log)})
         wait_for_question(relay, name)
 
     def answer(self, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -106,7 +107,7 @@ def test_a_choice_is_made_and_logged(shared: Relay) -> None:
         ("yes", 1, "Yes"),
         ("NO", 3, "No"),
         ("yes, and", 2, "Yes, and don't ask again"),
-        ("Type", 4, "Type something."),
+        ("Type", 4, FREE),
     ]
     for turn, (choice, number, text) in enumerate(choices, 1):
         done = bea.answer(choice)
@@ -129,6 +130,39 @@ def test_a_choice_is_made_and_logged(shared: Relay) -> None:
     )
     wait_until(lambda: len(bea.received) > len(choices))
     assert bea.received[-1] == {"chose": 4, "text": "none of both"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "drawn"),
+    [("copilot", "form"), ("opencode", "lit"), ("opencode", "buttons")],
+    ids=lambda each: each,
+)
+def test_a_choice_from_a_menu_without_numbers_or_marks_is_made(shared: Relay, kind: str, drawn: str) -> None:
+    """The mark is at the option when Enter is pressed, whatever shows it: a column, or only a colour."""
+    agent = AskingAgent(shared, drawn, "again", name=f"N{drawn}", kind=kind)
+    asked = agent.question()
+    assert "touch made.txt" in " ".join(asked["lines"])
+    assert not any("Build" in line or "select" in line for line in asked["lines"])
+    assert [each["text"] for each in asked["options"]] == ["Yes", "Yes, and don't ask again", "No", FREE]
+    for turn, choice in enumerate(["3", "1", "no", "yes, and"], 1):
+        done = agent.answer(choice)
+        assert done.returncode == 0, done
+        wait_until(lambda turn=turn: len(agent.received) == turn)  # type: ignore[misc]
+        agent.ask_again()
+    assert [each["chose"] for each in agent.received] == [3, 1, 3, 2]
+
+
+@pytest.mark.parametrize(
+    ("kind", "drawn"), [("copilot", "form"), ("opencode", "buttons")], ids=lambda each: each
+)
+def test_such_a_menu_is_not_answered_if_it_changes_or_ignores_the_keys(
+    shared: Relay, kind: str, drawn: str
+) -> None:
+    for habit, why in (("shifty", "is now asking something else"), ("deaf", "does not respond")):
+        agent = AskingAgent(shared, drawn, habit, name=f"{drawn}{habit}", kind=kind)
+        refused = agent.answer("3")
+        assert (refused.returncode, why in refused.stderr) == (1, True)
+        assert agent.received == []
 
 
 def test_a_question_that_has_changed_is_not_answered(shared: Relay) -> None:
@@ -251,6 +285,7 @@ DIALOGS = [
     ("gemini/prompting-permission-command", "touch made.txt && echo OUT", ["Allow once", "Allow", "No"]),
     ("gemini/prompting-question-one", "Which colour shall it be?", ["Red", "Blue", "Enter"]),
     ("aider/prompting-permission-command", "touch made.txt && echo OUT", ["Yes", "No", "Don't"]),
+    ("copilot/prompting-question-one", "Which colour?", ["Red", "Blue", "Other"]),
 ]
 
 

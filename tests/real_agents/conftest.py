@@ -27,6 +27,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--agents", default=DEFAULT, help=f"agents to test, of {', '.join(PACKAGES)} (default: %(default)s)"
     )
+    parser.addoption(
+        "--talk", type=float, default=30.0, help="seconds for which two agents talk (default: %(default)s)"
+    )
     parser.addoption("--agents-table", type=Path, help="write the results of each version into this file")
 
 

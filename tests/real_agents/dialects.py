@@ -57,6 +57,11 @@ class Turn:
         return next((each.text for each in reversed(self.entries) if each.role == "user"), "")
 
     @property
+    def told(self) -> str:
+        """Return all that the model did not say itself."""
+        return "\n".join(each.text for each in self.entries if each.role != "assistant")
+
+    @property
     def step(self) -> int:
         """Return how many times the model has answered since that text."""
         newer = itertools.takewhile(lambda each: each.role != "user", reversed(self.entries))

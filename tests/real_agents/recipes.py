@@ -239,6 +239,7 @@ def _copilot(place: Place) -> Start:
         "COPILOT_PROVIDER_BASE_URL": f"{place.url}/v1",
         "COPILOT_PROVIDER_API_KEY": "sk-dummy",
         "COPILOT_MODEL": "mock-model",
+        "COPILOT_PROVIDER_MAX_PROMPT_TOKENS": "1000000",  # otherwise it soon forgets a long conversation
         "COPILOT_CACHE_HOME": str(PACKAGES["copilot"].folder / "unpacked"),  # once, 235 MB
     }
     return Start((), environment)
@@ -342,6 +343,8 @@ AGENTS = {
             _opencode,
             ready=r"ctrl\+p commands",
             permission=r"Permission required",
+            question=r"Which colour\?",
+            question_call=Call("question", {"questions": [_QUESTION]}),
             clear="/new",
             free=("--auto",),
             resume=("--continue",),

@@ -31,7 +31,7 @@ def answer(alice: Wrapped, *arguments: str) -> str:
     return str(json.loads(done.stdout).get("result"))
 
 
-@pytest.mark.agents("claude", "codex", "qwen", "gemini", "aider", "copilot")
+@pytest.mark.agents("claude", "codex", "qwen", "gemini", "aider", "copilot", "opencode")
 def test_the_user_is_notified_of_a_dialog_and_allows_the_command(rig: Rig, agent: Agent) -> None:
     """R96: the title and `relay ps` show the kind of question; the answer runs the command."""
     alice = agent_asking_permission(rig, agent)
@@ -46,24 +46,30 @@ def test_the_user_is_notified_of_a_dialog_and_allows_the_command(rig: Rig, agent
     )
 
 
-@pytest.mark.agents("claude", "codex", "qwen", "gemini", "aider", "copilot")
+@pytest.mark.agents("claude", "codex", "qwen", "gemini", "aider", "copilot", "opencode")
 def test_the_user_refuses_a_command(rig: Rig, agent: Agent) -> None:
     """Here, the selection has to move."""
     alice = agent_asking_permission(rig, agent)
-    refusal = ("--text", "Leave it.") if agent.name == "copilot" else ("no",)  # its "No" wants a text
-    assert answer(alice, *refusal) == "answered"
+    refusals = {"copilot": ("--text", "Leave it."), "opencode": ("reject",)}  # copilot's "No" wants a text
+    assert answer(alice, *refusals.get(agent.name, ("no",))) == "answered"
     alice.rig.wait(lambda: not alice.state.startswith("prompting"), "the dialog is over")
     assert not (alice.work / "approved").exists()
 
 
-@pytest.mark.agents("claude", "qwen")
-@pytest.mark.parametrize(
-    ("arguments", "expected"), [(("blue",), "Blue"), (("--text", "Dark green"), "Dark green")]
-)
-def test_the_user_answers_a_question(
-    rig: Rig, agent: Agent, arguments: tuple[str, ...], expected: str
-) -> None:
+@pytest.mark.agents("claude", "qwen", "copilot", "opencode")
+def test_the_user_chooses_an_answer(rig: Rig, agent: Agent) -> None:
     """Even in a low terminal, where qwen 0.24.4 shows a scroll bar for some seconds."""
+    assert_answered(rig, agent, ("blue",), "Blue")
+
+
+@pytest.mark.agents("claude", "qwen", "copilot")
+def test_the_user_answers_with_a_text(rig: Rig, agent: Agent) -> None:
+    """opencode takes one only after another Enter, so relay types none there."""
+    assert_answered(rig, agent, ("--text", "Dark green"), "Dark green")
+
+
+def assert_answered(rig: Rig, agent: Agent, arguments: tuple[str, ...], expected: str) -> None:
+    """Assert that `relay answer` with these arguments tells the model what is `expected`."""
     assert agent.question_call is not None
     asks = Rule("^begin", Step("Let me ask.", calls=(agent.question_call,)))
     alice = rig.wrap(agent, "Alice", asks, rows=30)

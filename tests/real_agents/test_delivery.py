@@ -213,7 +213,8 @@ def test_an_interrupted_prompt_does_not_lose_the_message_with_it(rig: Rig, agent
     alice.type("wait for it")
     alice.sees("wait for it")
     alice.send("the rider")
-    waits = "injected" if has_door(agent) else "stored"
+    # Codex has a door only once it has had a prompt.
+    waits = "injected" if has_door(agent) and agent.name != "codex" else "stored"
     rig.wait(lambda: states(rig) == [waits], "the message waits for the draft, if there is no door")
     alice.type("\r")
     alice.receives("wait for it")

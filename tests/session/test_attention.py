@@ -40,6 +40,9 @@ class World:
     def unfinished(self) -> str:
         return ""
 
+    def background(self, x: int, y: int) -> int | None:
+        return None
+
     def look(self) -> None:
         """Look again; nothing has changed."""
 
