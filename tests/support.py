@@ -63,10 +63,12 @@ async def eventually(condition: Callable[[], object | Awaitable[object]]) -> Non
     first = time.monotonic()
     async with asyncio.timeout(PATIENCE):
         while True:
+            began = time.monotonic()
             found = condition()
             if await found if inspect.isawaitable(found) else found:
                 return
-            await asyncio.sleep(_pause(time.monotonic() - first))
+            now = time.monotonic()
+            await asyncio.sleep(max(_pause(now - first), 2 * (now - began)))
 
 
 def clean_environment(home: Path) -> dict[str, str]:

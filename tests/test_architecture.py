@@ -94,6 +94,7 @@ class Listed(NamedTuple):
     handlers: list[str]
 
 
+@cache
 def listed() -> list[Listed]:
     """Return every event and question, by module."""
     handled, found = features(), []

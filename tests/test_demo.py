@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -9,7 +10,6 @@ import subprocess
 import uuid
 from pathlib import Path
 
-import pexpect
 import pytest
 
 from support import Relay, wait_until
@@ -76,10 +76,14 @@ def test_the_demo_fails_if_the_greetings_do_not_arrive(demo: Demo) -> None:
 @pytest.mark.parametrize("no_color", ["", "1"])
 def test_colours_are_used_in_terminals_unless_no_color_is_set(demo: Demo, no_color: str) -> None:
     environment = {**demo.environment, "NO_COLOR": no_color}
-    child = pexpect.spawn(demo.command[0], demo.command[1:], env=environment, encoding="utf-8", timeout=100)
-    shown = child.read()
-    child.close()
-    assert child.exitstatus == 0, shown
+    terminal, inside = os.openpty()
+    run = subprocess.Popen(demo.command, env=environment, stdin=inside, stdout=inside, stderr=inside)
+    os.close(inside)
+    shown = ""
+    with open(terminal, "rb", buffering=0) as output, contextlib.suppress(OSError):  # EIO: it has ended
+        while data := output.read(1 << 16):
+            shown += data.decode(errors="replace")
+    assert run.wait() == 0, shown
     assert ("\x1b[" in shown) == (not no_color)
     demo.assert_nothing_left()
 

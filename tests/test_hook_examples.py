@@ -330,7 +330,7 @@ CASES = {
     **{
         recipe: [
             ("PostToolUse", {"tool_name": tool, "tool_input": {"file_path": path}})
-            for tool, path in (("Write", "halves.py"), ("replace", "halves.py"), ("Bash", "halves.py"))
+            for tool, path in (("Write", "halves.py"), ("replace", "halves.md"), ("Bash", "halves.py"))
         ]
         for recipe in ("linter-feedback", "type-feedback", "test-feedback")
     },

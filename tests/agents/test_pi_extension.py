@@ -63,7 +63,7 @@ class ExtensionRun:
 
     def __init__(self, folder: Path, program: str, answers: dict[str, Any]) -> None:
         log, transcript = folder / "log", folder / "transcript.jsonl"
-        hook = [sys.executable, "-c", CLIENT, "EVENT", json.dumps(answers), str(log)]
+        hook = [sys.executable, "-I", "-S", "-c", CLIENT, "EVENT", json.dumps(answers), str(log)]
         door = {"socket": str(folder / "door"), "working": str(folder / "working")}
         options = {"hook": hook, "transcript": str(transcript), "timeout": 60, "door": door}
         source = f"""

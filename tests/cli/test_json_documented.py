@@ -84,12 +84,6 @@ def waiting(relay: Relay) -> None:
     relay("send", "Ann", "one")
 
 
-def dropped(relay: Relay) -> None:
-    waiting(relay)
-    (row,) = json.loads(relay("messages", "--json").stdout)
-    relay("drop", row["id"])
-
-
 def held(relay: Relay) -> None:
     waiting(relay)
     with sqlite3.connect(relay.home / "state" / "ledger.db") as ledger:
@@ -113,10 +107,6 @@ def asking(relay: Relay) -> None:
     wait_until(lambda: "question" in relay("inbox", "--json").stdout)
 
 
-def remembered(relay: Relay) -> None:
-    relay("memory", "save", "--metadata", "a=b", "dark mode")
-
-
 def cast_file(relay: Relay) -> None:
     cast(relay.home / "a.cast", [0.5, "o", "\x1b[H@relay:Bob hi\r\n"], [9.0, "o", "x"])
 
@@ -132,19 +122,9 @@ def fleet(relay: Relay) -> None:
     relay("trust", "relay.toml")
 
 
-def fleet_up(relay: Relay) -> None:
-    fleet(relay)
-    relay("up")
-
-
 def service(relay: Relay) -> None:
     Systemd(relay).set("linger", "no")
     fleet(relay)
-
-
-def installed(relay: Relay) -> None:
-    service(relay)
-    relay("service", "install")
 
 
 def with_rules(relay: Relay) -> None:
@@ -158,22 +138,9 @@ def pattern(relay: Relay) -> None:
     (relay.home / "claude.toml").write_text(text.replace('checked = ["', 'checked = ["999.0.1", "', 1))
 
 
-def updated(relay: Relay) -> None:
-    pattern(relay)
-    relay("agents", "update", "claude.toml")
-
-
-def exported(relay: Relay) -> None:
-    relay("broker", "credentials", "export", "-o", "bob.json", "Bob")
-
-
 def memories(relay: Relay) -> None:
-    remembered(relay)
+    relay("memory", "save", "--metadata", "a=b", "dark mode")
     (relay.home / "memories").write_text(relay("memory", "export").stdout)
-
-
-def in_channel(relay: Relay) -> None:
-    relay("join", "ops")
 
 
 def spawner(relay: Relay) -> None:
@@ -196,17 +163,18 @@ CASES: dict[str, tuple[Callable[[Relay], None] | None, str]] = {
     "messages": (waiting, "messages --json"),
     "events": (waiting, "events --json"),
     "send": (running, "send --json Ann hello"),
-    "retry": (dropped, "retry --json {id}"),
+    "trust": (fleet, "trust --json"),
     "up": (fleet, "up --json"),
-    "down": (fleet_up, "down --json"),
+    "down": (fleet, "down --json"),
     "spawn": (spawner, "spawned"),
     "release NAME": (spawner, "released"),
     "release": (held, "release --json --all"),
     "drop": (waiting, "drop --json {id}"),
+    "retry": (waiting, "retry --json {id}"),
     "forget": (waiting, "forget --json Ann"),
     "join": (None, "join --json ops"),
-    "channels": (in_channel, "channels --json"),
-    "leave": (in_channel, "leave --json ops"),
+    "channels": (None, "channels --json"),
+    "leave": (None, "leave --json ops"),
     "audit": (audited, "audit --json"),
     "logs": (ended, "logs --json Ann"),
     "peek": (running, "peek --json Ann"),
@@ -227,7 +195,7 @@ CASES: dict[str, tuple[Callable[[Relay], None] | None, str]] = {
     "resume": (ended, "resume --json Ann"),
     "agents": (None, "agents --json"),
     "agents update": (pattern, "agents update --json claude.toml"),
-    "agents reset": (updated, "agents reset --json"),
+    "agents reset": (pattern, "agents reset --json"),
     "doctor": (None, "doctor --json"),
     "doctor --report": (None, "doctor --json --report"),
     "hooks list": (with_rules, "hooks list --json"),
@@ -236,25 +204,25 @@ CASES: dict[str, tuple[Callable[[Relay], None] | None, str]] = {
     "hooks enable": (with_rules, "hooks enable --json hooks.json:1"),
     "hooks reload": (with_rules, "hooks reload --json"),
     "init": (None, "init --json new"),
-    "trust": (fleet, "trust --json"),
-    "service status": (installed, "service status --json"),
     "service install": (service, "service install --json"),
-    "service remove": (installed, "service remove --json"),
+    "service status": (service, "service status --json"),
+    "service remove": (service, "service remove --json"),
     "broker status": (None, "broker status --json"),
     "broker start": (None, "broker start --json"),
     "broker stop": (None, "broker stop --json"),
     "broker acl": (None, "broker acl mosquitto --json Bob"),
     "broker credentials export": (None, "broker credentials export --json -o bob.json Bob"),
-    "broker credentials import": (exported, "broker credentials import --json bob.json"),
+    "broker credentials import": (None, "broker credentials import --json bob.json"),
     "memory save": (None, "memory save --json --metadata a=b light mode"),
-    "memory search": (remembered, "memory search --json dark"),
-    "memory list": (remembered, "memory list --json"),
-    "memory export": (remembered, "memory export --json"),
-    "memory forget": (remembered, "memory forget --json {memory}"),
+    "memory search": (None, "memory search --json light"),
+    "memory list": (None, "memory list --json"),
+    "memory export": (None, "memory export --json"),
+    "memory forget": (None, "memory forget --json {memory}"),
     "memory import": (memories, "memory import --json memories"),
 }
-"""How each command is prepared and run, in the order of those with the same preparation, which share a home;
-for the two that agents run, the file with the output.
+"""How each command is prepared and run; for the two that agents run, the file with the output.
+
+Those with the same preparation share a home, and run in this order: `memory list` after `memory save`.
 """
 
 

@@ -1,4 +1,7 @@
-"""A cluster of three nats-servers, each on a host: killed node by node, and cut off host by host."""
+"""A cluster of three nats-servers, each on a host, cut off host by host.
+
+test_sessions_on_hosts.py kills node by node.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,9 @@ import pytest
 from peers import Cluster, Peer
 
 from hosts import Network
-from support import LONG, many
+from support import LONG
 
 Networks = Callable[[int], Network]
-Act = Callable[[Cluster, str], object]
 
 
 class Talk:
@@ -29,7 +31,7 @@ class Talk:
 
     def exchange(self, about: str) -> None:
         """Have each send the other some messages."""
-        bodies = [f"{about} {number}" for number in range(many(50))]
+        bodies = [f"{about} {number}" for number in range(50)]
         self.sent += bodies
         self.alice.send(self.bob, bodies)
         self.bob.send(self.alice, bodies)
@@ -44,36 +46,20 @@ class Talk:
         self.bob.has_outcomes(self.alice, len(self.sent))
 
 
-def lose_each_node(net: Network, tmp_path: Path, fail: Act, revive: Act) -> None:
-    """Have two hosts talk before, during and after the failure of each node of a cluster on three others.
-
-    fail, revive: how a node fails and comes up again.
-    """
-    cluster = Cluster(net.hosts[:3], tmp_path)
-    talk = Talk(net, cluster)
-    for node in cluster.nodes:
-        talk.exchange(f"{node} is up")
-        fail(cluster, node)
-        talk.exchange(f"{node} is down")
-        talk.all_arrive()
-        revive(cluster, node)
-        talk.exchange(f"{node} is back")
-        talk.all_arrive()
-    talk.all_are_confirmed()
-
-
-@pytest.mark.timeout(500)
-def test_each_node_can_be_killed(network: Networks, tmp_path: Path) -> None:
-    lose_each_node(network(5), tmp_path, Cluster.kill, Cluster.start)
-
-
 @pytest.mark.timeout(500)
 @pytest.mark.slow
 @pytest.mark.skipif(not LONG, reason="hosts of a cluster cut off: set RELAY_LONG=1")
 def test_each_host_can_be_cut_off(network: Networks, tmp_path: Path) -> None:
+    """Two other hosts talk before, during and after the time in which each is cut off."""
     net = network(5)
-
-    def cut_off(cluster: Cluster, node: str) -> None:
+    cluster = Cluster(net.hosts[:3], tmp_path)
+    talk = Talk(net, cluster)
+    for node in cluster.nodes:
+        talk.exchange(f"{node} is up")
         net.cut(cluster.host(node))
-
-    lose_each_node(net, tmp_path, cut_off, lambda *_: net.heal())
+        talk.exchange(f"{node} is down")
+        talk.all_arrive()
+        net.heal()
+        talk.exchange(f"{node} is back")
+        talk.all_arrive()
+    talk.all_are_confirmed()

@@ -16,6 +16,7 @@ import inspect
 import json
 import multiprocessing
 import multiprocessing.forkserver
+import operator
 import os
 import signal
 import sys
@@ -38,6 +39,7 @@ from relay.messaging.doorbell import ring
 from relay.messaging.envelope import Receipt
 from relay.messaging.events import MessageStored
 from relay.messaging.inbox import Inbox
+from relay.messaging.ledger import Ledger
 from relay.messaging.name_owners import Owner
 from relay.messaging.presence_listener import PresenceListener
 from relay.messaging.runaway import Limits
@@ -461,12 +463,30 @@ async def _act(actor: Actor, commands: Connection) -> None:
 
 
 def run_and_die(failpoint: Failpoint, action: Callable[[], object]) -> None:
-    """Run `action` (picklable) in a process that dies at `failpoint`."""
+    """Run `action` in a process that dies at `failpoint`.
+
+    action: pickled. That of another module than this one would import it, with pytest, in each process.
+    """
+    _start_server()
     process = PROCESSES.Process(target=_run_armed, args=(failpoint, action), daemon=True)
     process.start()
     process.join()
     assert process.exitcode == -signal.SIGKILL
     process.close()
+
+
+def change(method: str, *arguments: object, path: Path, **options: object) -> None:
+    """Call a method of the ledger in `path`."""
+    with Ledger(path) as ledger:
+        operator.attrgetter(method)(ledger)(*arguments, **options)
+
+
+def nobody_present(name: str, owner: str | None) -> bool:
+    return False
+
+
+def everybody_away(name: str) -> bool:
+    return True
 
 
 def _run_armed(failpoint: Failpoint, action: Callable[[], object]) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import inspect
 import itertools
-import operator
+import shutil
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -27,7 +27,10 @@ from failpoints import (
     Outcome,
     Point,
     When,
+    change,
+    everybody_away,
     far_url,
+    nobody_present,
     run_and_die,
 )
 
@@ -251,32 +254,16 @@ def test_a_session_that_publishes_for_another_can_be_killed_at_any_step(
         stage.close()
 
 
-def call(path: Path, method: str, *arguments: object, **options: object) -> None:
-    with Ledger(path) as ledger:
-        operator.attrgetter(method)(ledger)(*arguments, **options)
-
-
-def nobody_present(name: str, owner: str | None) -> bool:
-    return False
-
-
-def everybody_away(name: str) -> bool:
-    return True
-
-
 def contents(path: Path) -> list[str]:
     """Return the contents of the ledger, except its clock, which every process advances."""
     with contextlib.closing(sqlite3.connect(path)) as db:
         return [row for row in db.iterdump() if not row.startswith('INSERT INTO "meta"')]
 
 
-@pytest.mark.parametrize("when", When)
-@pytest.mark.parametrize("point", TRANSACTIONS, ids=lambda point: point.name)
-def test_a_killed_transaction_happens_completely_or_not_at_all(
-    tmp_path: Path, point: Point, when: When
-) -> None:
-    """R88: and a transaction that did not happen can be repeated."""
-    path = tmp_path / "ledger.db"
+@pytest.fixture(scope="module")
+def transactions(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Callable[..., None]]]:
+    """Return a ledger in which each of TRANSACTIONS changes something, and these by name."""
+    path = tmp_path_factory.mktemp("transactions") / "ledger.db"
     with Ledger(path) as ledger:
         (sent,) = send(ledger, TEAM, names.PERSON, ["Bob"], "hello")
         (message,) = send(ledger, TEAM, "Alice", [names.PERSON], "hello")
@@ -298,31 +285,42 @@ def test_a_killed_transaction_happens_completely_or_not_at_all(
         pushed = inbox.next_push("ntfy", settled=True)
         assert pushed is not None
         read, question = inbox.find(message.id), inbox.find(pushed.id)
-    action = {
-        "Ledger.retry": partial(call, path, "retry", sent.id),
-        "Ledger.drop": partial(call, path, "drop", sent.id),
-        "Outbox.release": partial(call, path, "outbox.release", [held.id]),
-        "Ledger.move_away": partial(call, path, "move_away", TEAM, "Frank"),
-        "Transit.begin": partial(call, path, "transit.begin", TEAM, "Frank"),
-        "Transit.end": partial(call, path, "transit.end", TEAM, "Bob"),
-        "Transit.park": partial(call, path, "transit.park", TEAM, names.PERSON, nobody_present),
-        "Transit.ask": partial(call, path, "transit.ask", TEAM, "Alice", str),
-        "Transit.hindered": partial(call, path, "transit.hindered", TEAM, names.PERSON, "the broker is away"),
-        "ChannelRegistry.join": partial(call, path, "channels.join", TEAM, "some", "Carol"),
-        "ChannelRegistry.leave": partial(call, path, "channels.leave", TEAM, "all", "Carol"),
-        "ChannelRegistry.heard": partial(call, path, "channels.heard", TEAM, "Carol", ["some"]),
-        "ChannelRegistry.limit": partial(call, path, "channels.limit", TEAM, everybody_away),
-        "NameOwners.end": partial(call, path, "owners.end", TEAM, "Dan", "run/1"),
-        "NameOwners.end_gone": partial(call, path, "owners.end_gone", nobody_present),
-        "UserInbox.add": partial(call, path, "user_inbox.add", TEAM, "Ann", "failed", "It has failed."),
-        "UserInbox.begin": partial(call, path, "user_inbox.begin", TEAM, "Ann", begins=False),
-        "UserInbox.end": partial(call, path, "user_inbox.end", TEAM, "Ann"),
-        "UserInbox.settle": partial(call, path, "user_inbox.settle", nobody_present),
-        "UserInbox.read": partial(call, path, "user_inbox.read", read),
-        "UserInbox.done": partial(call, path, "user_inbox.done", question),
-        "UserInbox.next_push": partial(call, path, "user_inbox.next_push", "desktop", settled=True),
-        "UserInbox.pushed": partial(call, path, "user_inbox.pushed", pushed.id, "ntfy", succeeded=True),
-    }[point.name]
+    return path, {
+        "Ledger.retry": partial(change, "retry", sent.id),
+        "Ledger.drop": partial(change, "drop", sent.id),
+        "Outbox.release": partial(change, "outbox.release", [held.id]),
+        "Ledger.move_away": partial(change, "move_away", TEAM, "Frank"),
+        "Transit.begin": partial(change, "transit.begin", TEAM, "Frank"),
+        "Transit.end": partial(change, "transit.end", TEAM, "Bob"),
+        "Transit.park": partial(change, "transit.park", TEAM, names.PERSON, nobody_present),
+        "Transit.ask": partial(change, "transit.ask", TEAM, "Alice", str),
+        "Transit.hindered": partial(change, "transit.hindered", TEAM, names.PERSON, "the broker is away"),
+        "ChannelRegistry.join": partial(change, "channels.join", TEAM, "some", "Carol"),
+        "ChannelRegistry.leave": partial(change, "channels.leave", TEAM, "all", "Carol"),
+        "ChannelRegistry.heard": partial(change, "channels.heard", TEAM, "Carol", ["some"]),
+        "ChannelRegistry.limit": partial(change, "channels.limit", TEAM, everybody_away),
+        "NameOwners.end": partial(change, "owners.end", TEAM, "Dan", "run/1"),
+        "NameOwners.end_gone": partial(change, "owners.end_gone", nobody_present),
+        "UserInbox.add": partial(change, "user_inbox.add", TEAM, "Ann", "failed", "It has failed."),
+        "UserInbox.begin": partial(change, "user_inbox.begin", TEAM, "Ann", begins=False),
+        "UserInbox.end": partial(change, "user_inbox.end", TEAM, "Ann"),
+        "UserInbox.settle": partial(change, "user_inbox.settle", nobody_present),
+        "UserInbox.read": partial(change, "user_inbox.read", read),
+        "UserInbox.done": partial(change, "user_inbox.done", question),
+        "UserInbox.next_push": partial(change, "user_inbox.next_push", "desktop", settled=True),
+        "UserInbox.pushed": partial(change, "user_inbox.pushed", pushed.id, "ntfy", succeeded=True),
+    }
+
+
+@pytest.mark.parametrize("when", When)
+@pytest.mark.parametrize("point", TRANSACTIONS, ids=lambda point: point.name)
+def test_a_killed_transaction_happens_completely_or_not_at_all(
+    tmp_path: Path, transactions: tuple[Path, dict[str, Callable[..., None]]], point: Point, when: When
+) -> None:
+    """R88: and a transaction that did not happen can be repeated."""
+    template, changes = transactions
+    path = Path(shutil.copy(template, tmp_path))
+    action = partial(changes[point.name], path=path)
     before = contents(path)
     run_and_die(Failpoint(point, when), action)
     assert (contents(path) != before) is (when is When.AFTER)

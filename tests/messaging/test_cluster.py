@@ -23,7 +23,7 @@ from relay.message import State
 from session.fake_agent import FakeAgent
 from support import LONG, Relay, eventually, wait_until
 
-EVERY = 0.1
+EVERY = 0.2
 """Seconds between two messages of an agent."""
 
 
@@ -74,7 +74,7 @@ async def talking(cluster: Cluster, tmp_path: Path) -> AsyncIterator[list[Talk]]
         receiving = [asyncio.create_task(talk.receive()) for talk in talks]
         sending = [asyncio.create_task(talk.send()) for talk in talks]
         try:
-            await eventually(lambda: all(len(talk.got) > 10 for talk in talks))
+            await eventually(lambda: all(len(talk.got) > 5 for talk in talks))
             yield talks
             for task in sending:
                 task.cancel()
@@ -99,7 +99,7 @@ async def without(
 
     def recovered() -> bool:
         return all(
-            len(talk.got) > count + (100 if LONG else 50) and talk.flowing()
+            len(talk.got) > count + (50 if LONG else 25) and talk.flowing()
             for talk, count in zip(talks, counts, strict=True)
         )
 

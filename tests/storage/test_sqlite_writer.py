@@ -210,9 +210,9 @@ import asyncio, os, signal, sqlite3, sys, threading
 from pathlib import Path
 from relay.storage.writer import Writer
 from storage.notes import Notes
-from storage.test_sqlite_writer import JOBS
 
-path, reported, steps = Path(sys.argv[1]), os.open(sys.argv[2], os.O_WRONLY | os.O_APPEND), int(sys.argv[3])
+path, reported = Path(sys.argv[1]), os.open(sys.argv[2], os.O_WRONLY | os.O_APPEND)
+steps, jobs = map(int, sys.argv[3:])
 doomed = False
 
 class Dying(sqlite3.Connection):
@@ -232,7 +232,7 @@ async def main():
     await writer.run(lambda db: db.add("before"))
     first = writer.run(lambda db: opened.wait(60))
     report = lambda text: os.write(reported, text.encode())
-    outcomes = [writer.run(lambda db, n=n: db.add(str(n)), report) for n in range(JOBS)]
+    outcomes = [writer.run(lambda db, n=n: db.add(str(n)), report) for n in range(jobs)]
     doomed = True
     opened.set()
     await asyncio.gather(*outcomes)
@@ -254,7 +254,7 @@ def test_a_kill_during_a_commit_leaves_the_whole_group_or_nothing(path: Path, st
     reported.touch()
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent)])}
     run = subprocess.run(
-        [sys.executable, "-c", DYING, path, reported, str(steps)], env=environment, check=False
+        [sys.executable, "-c", DYING, path, reported, str(steps), str(JOBS)], env=environment, check=False
     )
     assert run.returncode == -signal.SIGKILL
     with Notes(path) as notes:
