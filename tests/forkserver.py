@@ -266,6 +266,7 @@ def _compile() -> None:
 
     import encodings.idna  # noqa: F401 - of `getaddrinfo`
 
+    from relay import lazy_re
     from relay.agents import catalog, updates
     from relay.directives.grammar import PREFIX, Grammar
     from relay.home import Home
@@ -279,6 +280,9 @@ def _compile() -> None:
         Grammar.of_terminal(lambda _: True, profile, prefix=PREFIX)
     nowhere = Home("/nowhere", "/nowhere", "/nowhere")
     Setup.load(Options(["sh"]), nowhere, Path("/"), ActiveConfig())
+    for lazy in gc.get_objects():
+        if isinstance(lazy, lazy_re._Pattern):
+            re.compile(lazy.pattern, lazy._flags)
 
 
 def _serve(connection: socket.socket) -> None:

@@ -140,7 +140,7 @@ def overlays() -> None:
             draw("Esc to cancel")
             wait_for("menu")
             draw()
-        time.sleep(0.01)
+        time.sleep(0.03)
 
 
 def take(text: str) -> None:
@@ -185,7 +185,7 @@ def watch() -> None:
             there.rename(away)
         if inbox() != "closed" and away.exists():
             away.rename(there)
-        time.sleep(0.01)
+        time.sleep(0.03)
 
 
 signal.signal(signal.SIGHUP, signal.SIG_DFL)

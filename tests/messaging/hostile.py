@@ -1,9 +1,9 @@
 """An attacker with valid credentials of its own.
 
-    python tests/messaging/hostile.py TEAM NAME VICTIM
+    python tests/messaging/hostile.py TEAM NAME VICTIM SHARE
 
-Runs each of ATTACKS in turn in the home of the environment, against VICTIM where one is needed, at least once
-and until standard input ends; prints the name of each attack after running it.
+Runs each of ATTACKS, or a SHARE of it, in turn in the home of the environment, against VICTIM where one is
+needed, at least once and until standard input ends; prints the name of each attack after running it.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import math
 import os
 import secrets
 import select
 import socket
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -236,7 +236,7 @@ def send_forgeries(mallory: Hostile, count: int) -> None:
         mallory.publish(connection, number, packets.publish(mallory.topic(), forged[number % len(forged)]))
 
 
-ATTACKS: dict[str, Callable[[Hostile], None]] = {
+ATTACKS: dict[str, partial[None]] = {
     "retained": partial(retain_many, count=200, payload=BIG),
     "small retained": partial(retain_many, count=2_000, payload=bytes(1000)),
     "persistent sessions": partial(leave_sessions, sessions=20, messages=10),
@@ -255,13 +255,22 @@ ATTACKS: dict[str, Callable[[Hostile], None]] = {
 """The attacks; each takes a second or two."""
 
 
+def reduced(attack: partial[None], share: float) -> partial[None]:
+    """Return the attack with that share of its connections, messages and so on."""
+    counts = {name: math.ceil(share * n) for name, n in attack.keywords.items() if name in _COUNTS}
+    return partial(attack, **counts)
+
+
+_COUNTS = {"connections", "count", "filters", "messages", "sessions"}
+
+
 def main() -> None:
-    home = Home.from_env()
+    home, [*who, share] = Home.from_env(), sys.argv[1:]
     for number in itertools.count():
         for name, attack in ATTACKS.items():
             try:
-                mallory = Hostile(home, *sys.argv[1:])
-                attack(mallory)
+                mallory = Hostile(home, *who)
+                reduced(attack, float(share))(mallory)
                 mallory.close()
             except (OSError, EOFError):  # the broker was killed, or cut the connection
                 mallory.close()

@@ -1,6 +1,6 @@
 """A soak of real sessions: agents send messages non-stop, while processes around them are killed at random.
 
-    python tests/session/soak.py [--seconds N] [--seed S] [--rate R] [--hostile] [--spare]
+    python tests/session/soak.py [--seconds N] [--seed S] [--rate R] [--hostile [--share S]] [--spare]
 
 The agents are a few line programs and TUIs (tests/fakes/agent_remote.py, session_tui.py), which are never
 killed. The ledger is checked against what each of them has sent and received:
@@ -8,7 +8,7 @@ killed. The ledger is checked against what each of them has sent and received:
     said = received + uncertain + expired        each once, and in order
 
 With --hostile there are two teams, and Mallory in the first runs each attack of tests/messaging/hostile.py on
-one of its members, in turn. With --spare nothing is killed.
+one of its members, in turn, or that share of them. With --spare nothing is killed.
 
 Prints the account and exits 1 if a message is unexplained, arrived twice or out of order, an agent was lost,
 or something was left behind. SEED determines which faults happen, not their exact timing.
@@ -229,7 +229,14 @@ class Soak:
     """The agents of a home, and the faults around them, which `seed` determines."""
 
     def __init__(
-        self, path: Path, seed: int, rate: float, *, hostile: bool = False, spare: bool = False
+        self,
+        path: Path,
+        seed: int,
+        rate: float,
+        *,
+        hostile: bool = False,
+        share: float = 1.0,
+        spare: bool = False,
     ) -> None:
         self.relay = Relay(path)
         self.home = Home.from_env(self.relay.environment)
@@ -239,6 +246,7 @@ class Soak:
         self._chance = random.Random(seed)
         self._rate = rate
         self._others = OTHERS if hostile else set[str]()
+        self._share = share
         self._spare = spare
         self._hostile: subprocess.Popen[str] | None = None
         self._clients: list[Terminal] = []
@@ -272,7 +280,7 @@ class Soak:
         talker.start()
         if self._others:
             self._hostile = subprocess.Popen(
-                [sys.executable, str(hostile.__file__), TEAM, MALLORY, VICTIM],
+                [sys.executable, str(hostile.__file__), TEAM, MALLORY, VICTIM, str(self._share)],
                 env=self.relay.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             )  # fmt: skip
         acts: dict[Callable[[], None], int] = {
@@ -529,10 +537,12 @@ class Soak:
         return None
 
 
-def soak(seconds: float, seed: int, rate: float, *, keep: bool, hostile: bool, spare: bool) -> list[str]:
+def soak(
+    seconds: float, seed: int, rate: float, *, keep: bool, hostile: bool, share: float, spare: bool
+) -> list[str]:
     """Run for `seconds` and print the account; return the errors."""
     path = Path(tempfile.mkdtemp(prefix="r-", dir="/tmp")).resolve()
-    made = Soak(path, seed, rate, hostile=hostile, spare=spare)
+    made = Soak(path, seed, rate, hostile=hostile, share=share, spare=spare)
     try:
         made.start()
         made.run(seconds)
@@ -558,6 +568,7 @@ def main() -> int:
     parser.add_argument("--rate", type=float, default=RATE, help="directives a second of all agents")
     parser.add_argument("--keep", action="store_true", help="keep the home, to look at it")
     parser.add_argument("--hostile", action="store_true", help="two teams, and an attacker")
+    parser.add_argument("--share", type=float, default=1.0, help="of each attack, in its messages and so on")
     parser.add_argument("--spare", action="store_true", help="kill nothing")
     forkserver.install()
     return 1 if soak(**vars(parser.parse_args())) else 0

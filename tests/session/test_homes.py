@@ -25,12 +25,10 @@ SHELL, CJK = "$HOME;`x`&|*", "\u5bb6"
 NOT_UTF8, NEWLINE = os.fsdecode(b"caf\xe9"), "a\nb"
 
 PLACES = {
-    "spaces, accent, emoji": ("my  jos\u00e9 \U0001f3e1", {}, 0o002),
-    "quotes, backslash": ('it\'s "home" a\\u00e9', {}, 0o000),
-    "shell": (SHELL, {}, 0o077),
+    "spaces, accent, emoji, quotes, shell": (f'my  jos\u00e9 \U0001f3e1 it\'s "a\\u00e9" {SHELL}', {}, 0o000),
     "CJK, C locale": (CJK, ASCII, 0o022),
-    "not UTF-8": (NOT_UTF8, {}, 0o022),
-    "newline": (NEWLINE, {}, 0o022),
+    "not UTF-8": (NOT_UTF8, {}, 0o077),
+    "newline": (NEWLINE, {}, 0o002),
 }
 """The name of the home and of the folder, the environment, and the umask."""
 

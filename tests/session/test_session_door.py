@@ -46,8 +46,8 @@ class Inbox:
         self.died = self.folder / "died"
         self.code = code
         self.program = self.folder / "claude"
-        run = f"exec(compile(open({str(FAKE)!r}).read(), 'claude', 'exec'))"
-        self.program.write_text(f"#!{sys.executable} -Xutf8\n{run}\n")
+        run = f"import sys; sys.path.insert(0, {str(FAKE.parent)!r}); import {FAKE.stem}"
+        self.program.write_text(f"#!{sys.executable} -SXutf8\n{run}\n")
         self.program.chmod(0o755)
         self.user: Emulator | None = None
 
@@ -97,9 +97,10 @@ class Inbox:
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
     def given(self, count: int) -> list[str]:
-        """Return what its model has got, once it has got `count` texts and relay knows that."""
+        """Return what its model has got, once it has got `count` texts, relay knows that, and it is idle."""
         self.until(lambda: len(self.lines("given")) >= count)
         self.until(lambda: {m["state"] for m in self.messages()} <= {"injected", "uncertain", "rejected"})
+        self.until(lambda: '"status": "idle"' in self.registry())
         return self.lines("given")
 
     def messages(self) -> list[Json]:
@@ -419,22 +420,44 @@ def dying(died: Path, target: str, when: str) -> str:
     )
 
 
-@pytest.mark.parametrize(("target", "when"), STEPS, ids=lambda each: each.rpartition(".")[2])
-def test_a_session_killed_at_any_step_loses_and_repeats_nothing(make: Make, target: str, when: str) -> None:
-    ann = make()
-    ann.code = dying(ann.died, target, when)
-    ann.wrap("draft")
-    ann.send("one")
-    ann.until(ann.died.exists)
-    ann.send("two")
-    ann.until(lambda: [m["state"] in {"injected", "uncertain"} for m in ann.messages()] == [True, True])
-    given = "\n".join(ann.given(1))
-    unsure = [m["body"] for m in ann.messages() if m["state"] == "uncertain"]
-    # Between the ledger's note and the session's own, nothing is known.
-    assert unsure == (["one"] if (target, when) == STEPS[0] else [])
-    assert [given.count(f"] {body} [/") for body in ("one", "two")] == [0 if unsure else 1, 1]
-    assert given.find("] one [/") < given.find("] two [/")
-    assert ann.keys == "draft"
+def mortal(ann: Inbox, steps: list[tuple[str, str]]) -> Inbox:
+    """Let a session die at the step whose number is in the file `armed`, if it is the next of `steps`."""
+    ann.set("armed", "0")
+    ann.code = (
+        f"{HASTE}\nimport os\n"
+        f"note, armed, steps = {str(ann.died)!r}, {str(ann.folder / 'armed')!r}, {steps!r}\n"
+        "number = os.path.getsize(note) if os.path.exists(note) else 0\n"
+        "if open(armed).read() == str(number):\n"
+        "    from failpoints import Failpoint, Point, When, arm\n"
+        "    target, when = steps[number]\n"
+        "    arm(Failpoint(Point(target), When(when), note=note))\n"
+    )
+    return ann
+
+
+@pytest.mark.parametrize("steps", [STEPS[::2], STEPS[1::2]], ids=["even", "odd"])
+def test_a_session_killed_at_any_step_loses_and_repeats_nothing(
+    make: Make, subtests: pytest.Subtests, steps: list[tuple[str, str]]
+) -> None:
+    ann = mortal(make(), steps).wrap("draft")
+    for number, step in enumerate(steps):
+        with subtests.test(" ".join(step)):
+            if number:
+                ann.set("armed", str(number))
+                ann.relay("reload", ann.name)
+            one, two = f"one {number}", f"two {number}"
+            ann.send(one)
+            ann.until(lambda number=number: ann.died.exists() and ann.died.stat().st_size > number)
+            ann.send(two)
+            ann.until(lambda: {m["state"] for m in ann.messages()} <= {"injected", "uncertain"})
+            given = "\n".join(ann.given(1))
+            unsure = [m["body"] for m in ann.messages() if m["state"] == "uncertain"]
+            # Between the ledger's note and the session's own, nothing is known.
+            lost = [one] if step == STEPS[0] else []
+            assert [body for body in unsure if body in (one, two)] == lost
+            assert [given.count(f"] {body} [/") for body in (one, two)] == [0 if lost else 1, 1]
+            assert given.find(f"] {one} [/") < given.find(f"] {two} [/")
+            assert ann.keys == "draft"
 
 
 def test_a_session_killed_while_hooks_are_silent_finds_the_text_in_the_transcript(make: Make) -> None:

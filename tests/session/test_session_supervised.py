@@ -218,8 +218,9 @@ sys.exit(main())
 
 def test_the_time_to_decide_starts_again_for_the_next_session(relay: Relay) -> None:
     """The next session gets the full time."""
-    relay.command[1:] = ["-c", LATE_DECISION]
-    supervised(relay)
+    late = Relay(relay.home)
+    late.command[1:] = ["-c", LATE_DECISION]
+    supervised(late)
     before = entry(relay)
     os.kill(before["session_pid"], signal.SIGSTOP)
     os.kill(before["agent_pid"], signal.SIGKILL)

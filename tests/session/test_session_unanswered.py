@@ -161,31 +161,34 @@ DEATHS = {
 }
 
 
-@pytest.mark.parametrize(("target", "when"), DEATHS.values(), ids=DEATHS)
 def test_an_agents_message_is_sent_once_even_if_its_session_dies(
-    relay: Relay, target: str, when: str
+    relay: Relay, subtests: pytest.Subtests
 ) -> None:
     """The command succeeds, and there is one message."""
-    bob, alice = FakeAgent(relay, "Bob").wrap(), FakeAgent(relay, "Alice")
-    sent, go = alice.folder / "sent", alice.folder / "go"
-    send = shlex.join([*relay.command, "send", "--json", "Bob", "from the agent"])
-    script = f"while [ ! -e {go} ]; do sleep 0.1; done\n{send} > {sent}.new 2>&1; mv {sent}.new {sent}; cat"
-    arm = (
-        "import os\n"
-        f"if not os.path.exists({str(sent) + '.died'!r}):\n"
-        "    from failpoints import Failpoint, Point, When, arm\n"
-        f"    arm(Failpoint(Point({target!r}), When({when!r}), note={str(sent) + '.died'!r}))\n"
-    )
-    relay("wrap", "-d", "-n", "Alice", "sh", "-c", script, env=session_patch(arm))
-    if not target.startswith("relay.features.requests:"):
-        wait_until(lambda: len(ps(relay)) == 2)
-    go.touch()
-    wait_until(sent.exists, 120)
-    (row,) = json.loads(sent.read_text())
-    assert Path(f"{sent}.died").exists()
-    bob.receives("from the agent")
-    assert [m["id"] for m in messages(relay)] == [row["id"]]
-    assert [body for _, body in bob.texts()] == ["from the agent"]
+    bob = FakeAgent(relay, "Bob").wrap()
+    for number, (death, (target, when)) in enumerate(DEATHS.items()):
+        with subtests.test(death):
+            alice, text = FakeAgent(relay, f"Alice{number}"), f"from agent {number}"
+            sent, go, died = (alice.folder / name for name in ("sent", "go", "died"))
+            send = shlex.join([*relay.command, "send", "--json", "Bob", text])
+            said = f"{send} > {sent}.new 2>&1; mv {sent}.new {sent}"
+            script = f"while [ ! -e {go} ]; do sleep 0.1; done\n{said}; cat"
+            arm = (
+                "import os\n"
+                f"if not os.path.exists({str(died)!r}):\n"
+                "    from failpoints import Failpoint, Point, When, arm\n"
+                f"    arm(Failpoint(Point({target!r}), When({when!r}), note={str(died)!r}))\n"
+            )
+            relay("wrap", "-d", "-n", alice.name, "sh", "-c", script, env=session_patch(arm))
+            if not target.startswith("relay.features.requests:"):
+                wait_until(lambda name=alice.name: name in {row["name"] for row in ps(relay)})
+            go.touch()
+            wait_until(sent.exists, 120)
+            (row,) = json.loads(sent.read_text())
+            assert died.exists()
+            bob.receives(text)
+            assert [m["id"] for m in messages(relay, "--from", alice.name)] == [row["id"]]
+            assert [body for _, body in bob.texts()].count(text) == 1
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -230,18 +233,20 @@ def test_a_command_whose_session_dies_is_repeated_to_the_next_one(
         assert rule["enabled"] is (command[1] == "reload")
 
 
+@pytest.mark.shared_home
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_an_answer_whose_session_dies_is_typed_at_most_once(relay: Relay, when: str) -> None:
     """The keys may or may not have been typed; relay reports that, and how to check."""
-    bob = FakeAgent(relay, "Bob")
+    bob = FakeAgent(relay, f"Bob-{when}")
     died = wrap_dying(bob, "relay.features.dialog_answers:DialogAnswers.answer", when)
     bob.say("Overwrite notes.txt? [y/N] ", end="")
     wait_until(lambda: bob.state() == "prompting")
-    failed = relay("answer", "Bob", "y", check=False)
+    failed = relay("answer", bob.name, "y", check=False)
     assert died.exists()
     assert failed.returncode == 1
-    assert "It may or may not have done what you asked: `relay answer Bob` shows" in failed.stderr
+    assert f"It may or may not have done what you asked: `relay answer {bob.name}` shows" in failed.stderr
     if when == "after":
         bob.receives("y\n")
     wait_until(lambda: bob.state() == ("prompting" if when == "before" else "ready"))
     assert bob.received == ("" if when == "before" else "y\n")
+    relay("stop", bob.name)

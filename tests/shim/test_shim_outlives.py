@@ -111,14 +111,14 @@ def test_a_shim_outlives_an_update(relay: Relay) -> None:
 
 
 def test_an_agent_outlives_an_upgrade_from_earlier_versions(relay: Relay, subtests: pytest.Subtests) -> None:
-    """D18: from each of the last fifty commits in `make test-long`, else from two of them."""
+    """D18: from each of the last fifty commits in `make test-long`, else from the first of them."""
     command = ["git", "rev-list", "--max-count=50", "HEAD", "--", "relay"]
     log = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     versions = log.stdout.split()
     if len(versions) < 50:
         pytest.skip("THE GIT HISTORY IS NOT HERE: no upgrade from an earlier version was tested")
     installed = Installed(relay)
-    for version in versions if LONG else versions[9::40]:
+    for version in versions if LONG else versions[-1:]:
         with subtests.test(version[:9]):
             installed.remove()
             archive = subprocess.run(
@@ -244,8 +244,9 @@ GAPS = 8
 
 def patched(relay: Relay, code: str) -> FakeAgent:
     """Start Alice in a shim that runs `code` first."""
-    relay.command[1:] = ["-c", f"{code}\nimport sys\nfrom relay.__main__ import main\nsys.exit(main())"]
-    alice = FakeAgent(relay, "Alice").wrap()
+    changed = Relay(relay.home)
+    changed.command[1:] = ["-c", f"{code}\nimport sys\nfrom relay.__main__ import main\nsys.exit(main())"]
+    alice = FakeAgent(changed, "Alice").wrap()
     wait_until(lambda: status(relay)["ready"])
     return alice
 

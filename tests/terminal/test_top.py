@@ -73,12 +73,12 @@ def test_you_attach_and_come_back_and_the_terminal_is_as_before(relay: Relay, te
     assert {row["state"] for row in ps(relay)} <= {"ready", "working"}
 
 
-@pytest.fixture
-def sixty(relay: Relay) -> Iterator[None]:
-    """Simulate sixty agents (benchmarks/top.py) in the home."""
+@pytest.fixture(scope="module")
+def sixty(shared: Relay) -> Iterator[None]:
+    """Simulate sixty agents (benchmarks/top.py) in the shared home."""
     command = [sys.executable, "-m", "benchmarks.top", "--serve", "--agents", "60"]
     root = Path(__file__).parents[2]
-    with subprocess.Popen(command, cwd=root, env=relay.environment, stdout=subprocess.PIPE) as fleet:
+    with subprocess.Popen(command, cwd=root, env=shared.environment, stdout=subprocess.PIPE) as fleet:
         assert fleet.stdout is not None
         fleet.stdout.readline()
         yield
@@ -86,6 +86,7 @@ def sixty(relay: Relay) -> Iterator[None]:
 
 
 @pytest.mark.parametrize(("columns", "rows"), [(80, 24), (200, 60)])
+@pytest.mark.shared_home
 @pytest.mark.usefixtures("sixty")
 def test_sixty_agents_are_listed_filtered_and_chosen(terminal: Open, columns: int, rows: int) -> None:
     top = terminal(*TOP, columns=columns, rows=rows)

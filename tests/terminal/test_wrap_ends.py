@@ -267,7 +267,7 @@ def test_jobs_of_a_wrapped_shell_end_with_it(wrap: Open, home: Path) -> None:
 
 
 @pytest.mark.real_exec
-@pytest.mark.parametrize("progress", [*range(0, 32, 8), *range(32, 68, 4)])
+@pytest.mark.parametrize("progress", [*range(0, 32, 8), *range(32, 68, 4 if LONG else 8)])
 def test_a_signal_at_any_moment_of_the_start_leaves_nothing_behind(
     progress: int, wrap: Open, home: Path
 ) -> None:
