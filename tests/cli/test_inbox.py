@@ -169,7 +169,8 @@ def test_an_agents_question_and_notices_are_not_for_other_agents(asking: Relay) 
 
 def test_a_failed_agent_waits(relay: Relay) -> None:
     relay("wrap", "-n", "Bob", "sh", "-c", "exit 3", check=False)
-    (failed,) = wait_until(lambda: inbox(relay))
+    wait_until(lambda: not ps(relay))
+    (failed,) = inbox(relay)
     assert (failed["kind"], failed["name"], failed["next"]) == ("failed", "Bob", "relay logs Bob")
 
 

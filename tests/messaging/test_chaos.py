@@ -303,7 +303,7 @@ def transactions(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[s
         "NameOwners.end_gone": partial(change, "owners.end_gone", nobody_present),
         "UserInbox.add": partial(change, "user_inbox.add", TEAM, "Ann", "failed", "It has failed."),
         "UserInbox.begin": partial(change, "user_inbox.begin", TEAM, "Ann", begins=False),
-        "UserInbox.end": partial(change, "user_inbox.end", TEAM, "Ann"),
+        "UserInbox.end": partial(change, "user_inbox.end", TEAM, "Ann", "question"),
         "UserInbox.settle": partial(change, "user_inbox.settle", nobody_present),
         "UserInbox.read": partial(change, "user_inbox.read", read),
         "UserInbox.done": partial(change, "user_inbox.done", question),

@@ -118,6 +118,9 @@ class Inbox:
         new = self.folder / f"{name}.new"
         new.write_text(text)
         new.rename(self.folder / name)
+        if text == "closed":
+            address = Path(json.loads(self.registry())["messagingSocketPath"])
+            self.until(lambda: not address.exists())
 
     def unset(self, name: str) -> None:
         (self.folder / name).unlink()

@@ -19,7 +19,7 @@ from relay.injection.injection import Injection
 from relay.message import Message, State
 from relay.messaging.delivery_tracker import DeliveryTracker
 from relay.messaging.events import MessagesHeld
-from session.fake_agent import FakeAgent, SharedAgent, messages, project
+from session.fake_agent import FakeAgent, messages, project
 from support import Relay, wait_until
 
 
@@ -170,8 +170,8 @@ def test_a_release_withdraws_stale_notices_and_the_next_hold_is_reported() -> No
     assert len(notices.user) == 3
 
 
-@pytest.mark.shared_home
-def test_send_prints_each_step_and_reports_a_timeout(relay: Relay, bob: SharedAgent) -> None:
+def test_send_prints_each_step_and_reports_a_timeout(relay: Relay) -> None:
+    bob = FakeAgent(relay, "Bob").wrap()
     bob.say("Install? [Y/n] ", end="")
     wait_until(lambda: bob.state() == "prompting")
     with subprocess.Popen(
@@ -194,8 +194,7 @@ def test_send_prints_each_step_and_reports_a_timeout(relay: Relay, bob: SharedAg
     assert (done.returncode, "could not be delivered to Bob" in done.stdout) == (1, True)
 
 
-@pytest.mark.shared_home
-def test_a_handler_can_wait_for_the_outcome_of_its_message(relay: Relay, bob: SharedAgent) -> None:
+def test_a_handler_can_wait_for_the_outcome_of_its_message(relay: Relay) -> None:
     folder = project(
         relay,
         "from relay import pattern\n\n"
@@ -204,16 +203,16 @@ def test_a_handler_can_wait_for_the_outcome_of_its_message(relay: Relay, bob: Sh
         "    (sent,) = await ctx.relay.send(target, message, wait=20, priority='urgent', thread='asked')\n"
         '    return {"inject": f"{sent.to}: {sent.state} {sent.route} {sent.thread} {sent.priority}"}\n',
     )
-    asker = FakeAgent(relay, "Asker").wrap(cwd=folder)
-    asker.say("@ask:Bob are you there?")
-    asker.receives("Bob: injected typed asked urgent")
-    bob.receives_exactly(("Asker", "are you there?"))
+    alice = FakeAgent(relay, "Alice").wrap(cwd=folder)
+    bob = FakeAgent(relay, "Bob").wrap()
+    alice.say("@ask:Bob are you there?")
+    alice.receives("Bob: injected typed asked urgent")
+    bob.receives_exactly(("Alice", "are you there?"))
 
 
-@pytest.mark.shared_home
-def test_an_answer_refers_to_its_message_and_keeps_the_thread(
-    relay: Relay, alice: SharedAgent, bob: SharedAgent
-) -> None:
+def test_an_answer_refers_to_its_message_and_keeps_the_thread(relay: Relay) -> None:
+    alice = FakeAgent(relay, "Alice").wrap()
+    bob = FakeAgent(relay, "Bob").wrap()
     relay("send", "--wait", "20", "--thread", "build", "Alice", "start")
     alice.say("@relay:Bob a question\n@relay:you it has started")
     bob.receives("a question")
@@ -233,20 +232,18 @@ def test_an_answer_refers_to_its_message_and_keeps_the_thread(
     assert f"thanks  [low]  [in reply to {answer['id'][:8]}]" in relay("messages").stdout
 
 
-@pytest.mark.shared_home
-def test_an_urgent_message_goes_first_even_from_an_agents_shell(
-    relay: Relay, bob: SharedAgent, tmp_path: Path
-) -> None:
+def test_an_urgent_message_goes_first_even_from_an_agents_shell(relay: Relay, tmp_path: Path) -> None:
+    bob = FakeAgent(relay, "Bob").wrap()
     bob.say("Install? [Y/n] ", end="")
     wait_until(lambda: bob.state() == "prompting")
     relay("send", "Bob", "normal")
     script = tmp_path / "agent.sh"
     script.write_text(f"{sys.executable} -m relay send --urgent Bob stop > {tmp_path}/sent\nexec cat\n")
-    relay("wrap", "-d", "-n", "Urgent", "sh", script)
+    relay("wrap", "-d", "-n", "Alice", "sh", script)
     wait_until(lambda: len(messages(relay, "--state", "stored")) == 2)
     bob.say("\nNo answer; continuing.")
     bob.receives("normal")
-    bob.receives_exactly(("Urgent", "stop"), ("the user", "normal"))
+    bob.receives_exactly(("Alice", "stop"), ("the user", "normal"))
 
 
 def test_an_undelivered_message_can_be_sent_to_another_agent(relay: Relay) -> None:
