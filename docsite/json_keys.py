@@ -283,7 +283,8 @@ OUTPUTS = (
             "tokens, cost, usage": "only of an agent whose usage is known: as of `relay ps`, and in full",
             "usage.turns, usage.tokens, usage.tokens.*, usage.cost, usage.unpriced_tokens, usage.models, "
             "usage.models.*": "as of `relay usage`",
-            "hold, account_hold": "only if there is one: why it is held, its account is held",
+            "hold, escalation, account_hold": "only if there is one: why it is held, its supervision has "
+            "escalated, its account is held",
             "idle_dropped": "only if there are any: texts of idle handlers that were dropped",
             "exit_code, next_try, wanted": "only while it has ended and its terminal waits: as of `relay ps`",
             "message, message.*": "only with the id of a message: as of `relay messages`",

@@ -108,6 +108,8 @@ def run(args: argparse.Namespace) -> int:
             print(f"    {one_line(line, 100)}")
     if answer.get("failure"):
         print(_failure(answer["failure"]))
+    if answer.get("escalation"):
+        print(f"It needs you: it {visible(answer['escalation'])}.")
     if answer.get("account_hold"):
         print(f"Account: {visible(answer['account_hold'])}. `relay release --account NAME` ends the hold.")
     if answer.get("idle_dropped"):

@@ -34,6 +34,8 @@ def state(session: SessionInfo) -> str:
         marks.append(f"{session.held} held")
     if session.reason and session.state != "off":
         marks.append(one_line(session.reason, None))
+    elif session.escalation:
+        marks.append(one_line(session.escalation, None))
     if session.next_try is not None:
         marks.append(f"next try in {span(session.next_try - time.time())}")
     return f"{session.state} ({', '.join(marks)})" if marks else session.state

@@ -123,6 +123,7 @@ class SessionInfo:
     session_id:     the agent's own id of the conversation.
     question, last_line: what it asks, and the last line that it said, without secrets; empty for none.
     account_hold:   why its account is held; empty if it is not.
+    escalation:     what its supervision needs you for, until you react; empty for nothing.
     parent:         the agent that started it; empty for none.
     apart:          as in relay.control.name_claim.Claim; known only from the claim.
     """
@@ -154,6 +155,7 @@ class SessionInfo:
     question: str = ""
     last_line: str = ""
     account_hold: str = ""
+    escalation: str = ""
     parent: str = ""
     apart: bool = False
 

@@ -10,13 +10,15 @@ What the agent draws is untrusted: relay shows only its visible characters, and 
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from relay import names
 from relay.clock import Clock
 from relay.errors import RelayError
-from relay.eventbus import EventBus, handles
+from relay.eventbus import EventBus, answers, handles
 from relay.hooks.commands import SendMessage
 from relay.hooks.events import Prompting
+from relay.lifecycle import Describe
 from relay.message import OutgoingMessage
 from relay.messaging.events import AddItem, EndItem
 from relay.state import question
@@ -261,9 +263,15 @@ class Alarm(_Escalating):
     """Escalates what its supervision cannot decide, until the agent gets a prompt or the user types."""
 
     _listed = True  # an earlier session may have escalated something
+    _unanswered = ""
+
+    @answers(Describe)
+    async def describe(self, _: Describe, __: object) -> dict[str, Any] | None:
+        return {"escalation": self._unanswered} if self._unanswered else None
 
     @handles(PromptSubmitted, KeysTyped, HoldOver)
     def attended(self, _: object) -> None:
+        self._unanswered = ""
         if self._listed:
             self._listed = False
             self._bus.publish(EndItem("escalation"))
@@ -271,6 +279,7 @@ class Alarm(_Escalating):
     @handles(Escalate)
     def escalate(self, event: Escalate) -> None:
         self._listed = True
+        self._unanswered = event.what.removeprefix(f"{self._name} ").rstrip(".")
         text = f"{event.what} {event.how}".rstrip()
         self._journal.write("escalated", kind="supervision", text=text, to=self._to or None)
         self._bus.publish(Notify(text, "warning", listed=True))

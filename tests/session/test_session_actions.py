@@ -104,6 +104,8 @@ def test_an_escalation_lasts_until_the_user_responds(relay: Relay, terminals: Te
     alice, user = terminals("Alice", options=("--supervision", policy))
     (text,) = wait_until(listed, message=alice.log)
     assert text.startswith("Alice has been idle for ")
+    assert "ready (has been idle for " in relay("ps").stdout
+    assert "It needs you: it has been idle for " in relay("explain", "Alice").stdout
     before = entry(relay)["session_pid"]
     wait_until(lambda: relay("next", "--print", check=False).stdout == "Alice\n")
     relay("reload", "Alice")
