@@ -62,8 +62,7 @@ class ReplyDelivery:
         tool:     the agent waits for a message: like `extends`, but also for texts of low priority.
 
         Report each with `end`; until then, nothing behind it moves.  A text that no reply has room for only
-        blocks its own priority.  Closing prompts are typed, and texts of low
-        priority wait until the agent is idle.
+        blocks its own priority.  Closing prompts are typed; a text of low priority waits until it is idle.
         """
         riding = [
             each
