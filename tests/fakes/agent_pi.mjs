@@ -38,9 +38,9 @@ async function prompt(text, source) {
   streaming = true
   const beside = await fire("before_agent_start")
   await fire("agent_start")
-  await fire("message_end", { message: message("user", text) })
-  note("taken", text)
+  note("taken", text) // before it says so: relay then reports that the text has arrived
   if (beside?.message) note("taken", beside.message.content)
+  await fire("message_end", { message: message("user", text) })
   const answer = message("assistant", "Done.")
   await fire("message_end", { message: answer })
   streaming = false
