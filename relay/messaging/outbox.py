@@ -56,6 +56,8 @@ class Outbox:
 
     def __init__(self, db: LedgerDatabase) -> None:
         self._db = db
+        # By sender: how many messages it may send until those that wait are counted again, each of them.
+        self._room = dict[tuple[str, ...], int]()
 
     def send(
         self,
@@ -89,16 +91,17 @@ class Outbox:
             more |= {"session": outgoing.session, "said": str(outgoing.place)}
         messages: list[Message] = []
         who = keys(team, sender)
+        queue = 0 if limits is None or self._room.get(who, 0) > 0 else limits.queue
         with self._db.transaction() as db:
             broadcasts = _broadcasts(db, who, now) if fanout and limits is not None else []
             for to in recipients:
-                facts = _Facts.read(db, (*who, names.key(to)), now, limits)
+                facts = _Facts.read(db, (*who, names.key(to)), now, limits, 0 if messages else queue)
                 if known:
                     if facts.name is None:
                         continue
                     to = facts.name
-                if not messages:
-                    facts.check_room(limits)
+                if queue and not messages:
+                    self._room[who] = facts.room(queue)
                 if facts.ended and fanout:
                     continue
                 if facts.ended:
@@ -131,6 +134,8 @@ class Outbox:
                     columns |= facts.columns(db, outgoing.priority.rank, now, copied=copied)
                 insert(db, team, message, told=message.state, **columns)
                 messages.append(message)
+        if who in self._room:
+            self._room[who] -= len(messages)
         return messages
 
     def committed(self, session: str) -> set[str]:
@@ -245,9 +250,15 @@ class _Facts(NamedTuple):
 
     @classmethod
     def read(
-        cls, db: sqlite3.Connection, pair: tuple[str, ...], now: float, limits: Limits | None = None
+        cls,
+        db: sqlite3.Connection,
+        pair: tuple[str, ...],
+        now: float,
+        limits: Limits | None = None,
+        queue: int = 0,
     ) -> _Facts:
-        rate, queue = (0, 0) if limits is None else (limits.rate, limits.queue)
+        """queue: how many waiting messages of the sender to count at most."""
+        rate = 0 if limits is None else limits.rate
         return cls(pair, *db.execute(_FACTS, (*pair, now - WINDOW, rate, queue)).fetchone())
 
     @property
@@ -265,13 +276,17 @@ class _Facts(NamedTuple):
             return {}
         return {"here": 1, "turn": self.turn, "due": None if copied else now}
 
-    def check_room(self, limits: Limits | None) -> None:
-        """Raise MessageRefused if no more messages of the sender may wait."""
-        if limits is not None and limits.queue and self.waiting >= limits.queue:
+    def room(self, queue: int) -> int:
+        """Return how many messages the sender may send before its waiting ones, at most `queue`, are counted.
+
+        Other processes may send in its name, too. Raise MessageRefused if no more may wait.
+        """
+        if self.waiting >= queue:
             raise MessageRefused(
-                f"{limits.queue} messages from this sender are already waiting, and no more are accepted. "
+                f"{queue} messages from this sender are already waiting, and no more are accepted. "
                 "`relay messages` lists them; wait until they arrive, or drop some with `relay drop`."
             )
+        return (queue - self.waiting) // 8
 
 
 def _broadcasts(db: sqlite3.Connection, who: tuple[str, ...], now: float) -> list[int]:

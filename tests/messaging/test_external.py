@@ -161,7 +161,7 @@ def test_outcomes_whose_receipts_are_lost_with_a_connection_are_requested(
             transport = alice.client._receiver.publisher._transport
             assert transport is not None
             lines = transport._arrivals._lines
-            await eventually(lambda: sum(map(len, lines.values())) == 19)
+            await eventually(lambda: sum(map(len, lines.values())) >= 19)  # or more: repeated ones
             await asyncio.to_thread(mosquitto.settle)  # it has forgotten them by now
             await asyncio.to_thread(mosquitto.kill)
             alice.client._receiver.announcer.again()  # the next publish ends that connection

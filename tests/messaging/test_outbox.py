@@ -231,6 +231,17 @@ def test_no_step_of_a_message_slows_down_with_a_long_history(local: Ledger, far:
     assert slower == {}
 
 
+def test_sending_does_not_slow_down_with_what_waits(local: Ledger) -> None:
+    """Neither with held messages nor with those in this home and in transit."""
+    limits = Limits(rate=2)
+    local.registry.register(TEAM, "Eve", here=False)
+    with local.transaction():
+        for to in ("Bob", "Eve"):
+            send_one = partial(post, local, TEAM, "Alice", to, "x", limits=limits)
+            costs = [cost(local, send_one)[0] for _ in range(300)]
+            assert costs[-1] <= costs[2] + 100
+
+
 def test_a_message_being_typed_does_not_expire(local: Ledger, clock: Clock) -> None:
     (sent,) = send(local, TEAM, "Alice", ["Bob"], "soon", ttl=10)
     local.inbox.injecting(TEAM, "Bob", sent.id)

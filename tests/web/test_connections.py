@@ -100,7 +100,7 @@ async def stays_open(reader: asyncio.StreamReader, seconds: float) -> None:
 
 def test_a_head_must_come_in_time(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the first request, and of the next one on the same connection."""
-    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.1)
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.5)
 
     async def work(client: Client) -> None:
         await client.log_in()
@@ -115,7 +115,7 @@ def test_a_head_must_come_in_time(home: Path, monkeypatch: pytest.MonkeyPatch) -
         reader, writer = await client.opened()
         writer.write(client.head("GET", "/api/events"))
         await reader.readuntil(b"messages")
-        await stays_open(reader, 0.3)  # for longer than a head may take: this one has come
+        await stays_open(reader, 0.7)  # for longer than a head may take: this one has come
         writer.close()
 
     serve(home, work)
