@@ -8,6 +8,7 @@ so messages come while an agent is idle, thinks, or waits for its tool.
 
 from __future__ import annotations
 
+import faulthandler
 import re
 import time
 from collections import Counter
@@ -165,6 +166,7 @@ def test_two_agents_talk_while_their_user_types(rig: Rig, agent: Agent, pytestco
     """Each message is told once, whole and in order; no draft is submitted, and relay presses no key."""
     if reason := PACKAGES["claude"].missing():
         pytest.skip(reason)
+    faulthandler.cancel_dump_traceback_later()  # the limit of pyproject.toml
     rig.settings(teach="never", runaway_rate=0, runaway_depth=0)
     seconds, chance = pytestconfig.getoption("--talk"), Random(31)
     alice, bob = Talker("Alice", "Bob"), Talker("Bob", "Alice")
