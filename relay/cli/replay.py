@@ -1,7 +1,7 @@
 """Play the recording of a session in the terminal, search it, or export it.
 
-Without NAME, lists the recordings, newest last. NAME is an agent: its latest recording is played, up to now
-if the session is running; --session chooses an older one. FILE is any asciicast (version 2 or 3).
+Without NAME, lists the latest recordings, newest last. NAME is an agent: its latest recording is played, up
+to now if the session is running; --session chooses an older one. FILE is any asciicast (version 2 or 3).
 
 While it plays: space pauses, "." steps forward, + and - change the speed, the left and right arrows jump 5
 seconds back and forward, "[" and "]" jump to the previous and next event, "/" searches what the screen
@@ -31,7 +31,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from relay.cli.arguments import add_team, agent_name
+from relay.cli.arguments import add_limit, add_team, agent_name
 from relay.cli.output import print_list
 from relay.control import guard
 from relay.control.team_choice import fleet_team
@@ -74,6 +74,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--export", metavar="OUT", help='write a single asciicast file; "-" for standard output'
     )
     parser.add_argument("--force", action="store_true", help="let --export overwrite a file")
+    add_limit(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -93,6 +94,8 @@ def run(args: argparse.Namespace) -> int:
             if getattr(args, option) not in (None, False):
                 raise UsageError(f"--{option} needs a NAME: `relay replay` lists the recordings.")
         return _list(home, args)
+    if args.all or args.limit is not None:
+        raise UsageError("--limit and --all go with the list of recordings (no NAME).")
     paths, title = _choose(home, args)
     cast = Cast(*paths)
     try:
@@ -153,17 +156,19 @@ def _list(home: Home, args: argparse.Namespace) -> int:
     name, team = (own.name, own.team) if own is not None else (None, args.team)
     print_list(
         args,
-        [_public(each) for each in store.recordings(home.recordings, name, team)],
-        lambda each: each,
+        store.recordings(home.recordings, name, team),
+        _public,
         _row,
         header=("NAME", "TEAM", "SESSION", "BEGAN", "LENGTH", "SIZE", "COMMAND"),
         right=(4, 5),
         empty="There are no recordings. The `record` setting decides whether sessions are recorded.",
+        noun="recording",
     )
     return 0
 
 
-def _row(entry: dict[str, Any]) -> tuple[str, ...]:
+def _row(recording: SessionRecording) -> tuple[str, ...]:
+    entry = _public(recording)
     length = "?" if entry["seconds"] is None else clock_time(entry["seconds"])
     return (
         *(one_line(str(entry[key]), None) for key in ("name", "team", "session")),

@@ -69,7 +69,7 @@ class AgentLog:
     def _path(self, folder: Path) -> Path:
         """Return the path of the log, which an earlier session of this agent may have started."""
         session = self._session
-        for path in (folder / session.team).glob(f"*-{session.id[: store.SESSION]}{store.LOG}"):
+        if (path := store.log_of(folder, session.team, session.id)) is not None:
             return path
         private_directory(folder)
         private_directory(folder / session.team)

@@ -244,8 +244,12 @@ class Recorder:
 
 
 def _sweep(loop: asyncio.AbstractEventLoop, folder: Path, settings: Settings) -> None:
-    """Delete recordings that are too old or too many, now and every SWEEP_EVERY seconds."""
+    """Delete recordings that are too old or too many, in a thread, now and every SWEEP_EVERY seconds."""
     loop.call_later(SWEEP_EVERY, _sweep, loop, folder, settings)
+    loop.run_in_executor(None, _swept, folder, settings)
+
+
+def _swept(folder: Path, settings: Settings) -> None:
     total = settings.record_total_megabytes * _MEGABYTE
     try:
         store.sweep(folder, days=settings.record_days, total=total)

@@ -11,8 +11,10 @@ The time is when the session began, in UTC; SESSION is the first eight character
 
 from __future__ import annotations
 
+import os
 import re
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -39,15 +41,24 @@ _LOG_NAME = re.compile(_STEM + r"\.log\.jsonl")
 class _StoredFile:
     """A file of one session, as known from its name alone.
 
+    folder:  its team's. file: its name there.
     session: the first characters of the session's id.
     began:   when the session began, in seconds since the epoch.
     """
 
-    path: Path
-    team: str
+    folder: Path
+    file: str
     name: str
     session: str
     began: float
+
+    @property
+    def path(self) -> Path:
+        return self.folder / self.file
+
+    @property
+    def team(self) -> str:
+        return self.folder.name
 
     @property
     def files(self) -> tuple[Path, Path]:
@@ -65,10 +76,6 @@ class _StoredFile:
         with suppress(OSError):
             return self.path.stat().st_mtime
         return 0.0
-
-    def is_of(self, name: str | None, team: str | None) -> bool:
-        """Return True if it is a file of that agent and team; None stands for any."""
-        return (name is None or same(self.name, name)) and (team is None or same(self.team, team))
 
     def remove(self) -> None:
         for path in reversed(self.files):
@@ -166,42 +173,71 @@ def events_of(cast: Path) -> Path:
 
 def parse(path: Path) -> StoredPart | None:
     """Return the part that `path` names, None if relay does not use such a name."""
-    match = _NAME.fullmatch(path.name)
+    return _part(path.parent, path.name)
+
+
+def parse_log(path: Path) -> StoredLog | None:
+    """Return the log that `path` names, None if relay does not use such a name."""
+    return _log(path.parent, path.name)
+
+
+def _part(folder: Path, file: str) -> StoredPart | None:
+    match = _NAME.fullmatch(file)
     if match is None or (began := _began(match["time"])) is None:
         return None
-    return StoredPart(path, path.parent.name, match["name"], match["session"], began, int(match["part"] or 1))
+    return StoredPart(folder, file, match["name"], match["session"], began, int(match["part"] or 1))
+
+
+def _log(folder: Path, file: str) -> StoredLog | None:
+    match = _LOG_NAME.fullmatch(file)
+    if match is None or (began := _began(match["time"])) is None:
+        return None
+    return StoredLog(folder, file, match["name"], match["session"], began)
 
 
 def _began(time: str) -> float | None:
     try:
-        return datetime.fromisoformat(time).replace(tzinfo=UTC).timestamp()
+        return datetime.fromisoformat(f"{time}Z").timestamp()
     except ValueError:
         return None
+
+
+def _teams(folder: Path, team: str | None = None) -> list[Path]:
+    """Return the folders of the teams in `folder`, or of one team."""
+    with suppress(OSError):
+        return [each for each in folder.iterdir() if team is None or same(each.name, team)]
+    return []
+
+
+def _files(folder: Path, team: str | None, end: str) -> Iterator[tuple[Path, str]]:
+    """Yield the folder and the name of each file that ends with `end`; of one team if given."""
+    for each in _teams(folder, team):
+        with suppress(OSError):
+            # Thousands of names, few of which become a Path.
+            yield from ((each, file) for file in os.listdir(each) if file.endswith(end))  # noqa: PTH208
 
 
 def recordings(folder: Path, name: str | None = None, team: str | None = None) -> list[SessionRecording]:
     """Return the recordings in `folder` (Home.recordings), newest last; of one agent or team if given."""
     sessions: dict[tuple[str, str, str, float], list[StoredPart]] = {}
-    found = (parsed for path in folder.glob(f"*/*{CAST}") if (parsed := parse(path)) is not None)
-    for part in sorted(found, key=lambda each: (each.began, each.part, each.path)):
-        if part.is_of(name, team):
-            sessions.setdefault((part.team, part.name, part.session, part.began), []).append(part)
+    found = (parsed for each in _files(folder, team, CAST) if (parsed := _part(*each)) is not None)
+    own = (each for each in found if name is None or same(each.name, name))
+    for part in sorted(own, key=lambda each: (each.began, each.part, each.team, each.file)):
+        sessions.setdefault((part.team, part.name, part.session, part.began), []).append(part)
     return [SessionRecording(tuple(parts)) for parts in sessions.values()]
-
-
-def parse_log(path: Path) -> StoredLog | None:
-    """Return the log that `path` names, None if relay does not use such a name."""
-    match = _LOG_NAME.fullmatch(path.name)
-    if match is None or (began := _began(match["time"])) is None:
-        return None
-    return StoredLog(path, path.parent.name, match["name"], match["session"], began)
 
 
 def logs(folder: Path, name: str | None = None, team: str | None = None) -> list[StoredLog]:
     """Return the logs in `folder` (Home.recordings), newest last; of one agent or team if given."""
-    found = (parsed for path in folder.glob(f"*/*{LOG}") if (parsed := parse_log(path)) is not None)
-    own = (each for each in found if each.is_of(name, team))
-    return sorted(own, key=lambda each: (each.began, each.changed, each.path))
+    found = (parsed for each in _files(folder, team, LOG) if (parsed := _log(*each)) is not None)
+    own = (each for each in found if name is None or same(each.name, name))
+    return sorted(own, key=lambda each: (each.began, each.changed, each.team, each.file))
+
+
+def log_of(folder: Path, team: str, session: str) -> Path | None:
+    """Return the path of the log that a session of `team` began; `folder` is Home.recordings."""
+    found = _files(folder, team, f"-{session[:SESSION]}{LOG}")
+    return next((of_team / file for of_team, file in found), None)
 
 
 def find(folder: Path, name: str, team: str | None = None, session: str | None = None) -> SessionRecording:
@@ -231,6 +267,8 @@ def sweep(folder: Path, *, days: float, total: int, now: float | None = None) ->
     A part's age counts from its last change. Recordings in use stay whole. Logs, which are small, go last.
     """
     oldest = (time.time() if now is None else now) - days * _DAY
+    if not _is_due(folder, oldest, total):
+        return 0
     found, said = recordings(folder), logs(folder)
     used = {(each.first.team, each.first.name, each.first.session) for each in found if each.in_use}
     size = sum(each.size for each in found) + sum(each.size for each in said)
@@ -249,3 +287,16 @@ def sweep(folder: Path, *, days: float, total: int, now: float | None = None) ->
             log.remove()
             removed += 1
     return removed
+
+
+def _is_due(folder: Path, oldest: float, total: int) -> bool:
+    """Return True if a file last changed before `oldest`, or all have more than `total` bytes."""
+    size = 0
+    for team in _teams(folder):
+        with suppress(OSError), os.scandir(team) as entries:
+            for entry in entries:
+                found = entry.stat(follow_symlinks=False)
+                size += found.st_size
+                if found.st_mtime < oldest or size > total:
+                    return True
+    return False

@@ -60,7 +60,7 @@ def test_a_log_shows_where_lines_were_left_out(tmp_path: Path) -> None:
 
 def test_a_file_name_identifies_the_agent_of_a_log(tmp_path: Path) -> None:
     path = store.log_path_of(tmp_path, "team.x", "a-b", "0123456789", BEGAN)
-    assert store.parse_log(path) == store.StoredLog(path, "team.x", "a-b", "01234567", BEGAN)
+    assert store.parse_log(path) == store.StoredLog(tmp_path / "team.x", path.name, "a-b", "01234567", BEGAN)
     assert store.parse(path) is None, "it is not a recording"
     for other in ("Ann.log.jsonl", "Ann-20261399T000000-abc.log.jsonl", "Ann-20260101T000000-abc.cast"):
         assert store.parse_log(tmp_path / other) is None

@@ -103,7 +103,7 @@ def test_a_file_name_identifies_its_recording(name: str, tmp_path: Path) -> None
     for part in (1, 2, 11):
         path = store.path_of(tmp_path, "team.x", name, "0123456789", BEGAN, part)
         stored = store.parse(path)
-        assert stored == store.StoredPart(path, "team.x", name, "01234567", BEGAN, part)
+        assert stored == store.StoredPart(tmp_path / "team.x", path.name, name, "01234567", BEGAN, part)
         assert stored.events.name == path.name.replace(".cast", ".events.jsonl")
     for other in ("Ann.cast", "Ann-20261399T000000-abc.cast", "Ann-20260101T000000-abc.events.jsonl"):
         assert store.parse(tmp_path / other) is None

@@ -61,8 +61,22 @@ def test_an_unreadable_recording_is_still_listed(relay: Relay) -> None:
 
 
 def test_without_recordings_the_list_says_so(relay: Relay) -> None:
-    assert "no recordings" in relay("replay").stdout
+    assert "no recordings" in relay("replay").stderr
     assert json.loads(relay("replay", "--json").stdout) == []
+
+
+def test_the_list_has_the_latest_only(relay: Relay) -> None:
+    for number in range(60):
+        session(relay.home, f"A{number}", id=f"{number:08}", began=BEGAN + number)
+    listed = relay("replay")
+    assert [row.split()[0] for row in listed.stdout.splitlines()[1:]] == [
+        f"A{number}" for number in range(10, 60)
+    ]
+    assert "10 earlier recordings omitted" in listed.stderr
+    assert len(relay("replay", "-n", "2").stdout.splitlines()) == 3
+    assert len(json.loads(relay("replay", "--json").stdout)) == 60
+    refused = relay("replay", "A1", "--all", check=False)
+    assert (refused.returncode, "go with the list" in refused.stderr) == (2, True)
 
 
 # Selecting a recording.
