@@ -20,6 +20,7 @@ import pytest
 from relay.agents import hook_client, hook_guards, hook_setup, kinds
 from relay.agents.hook_event import NativeEvent, NativeName
 from relay.agents.hook_reply import Reply
+from support import PATIENCE
 
 Json = dict[str, Any]
 
@@ -66,9 +67,9 @@ def path(tmp_path: Path) -> Iterator[Path]:
 
 @functools.cache
 def client(agent: str) -> str:
-    """Return the path of the client as `relay wrap` writes it for a run of `agent`."""
+    """Return the path of the client as `relay wrap` writes it for a run of `agent`, but more patient."""
     path = Path(tempfile.mkdtemp(prefix="client-")) / "hook_client.py"
-    path.write_text(hook_setup.client_for(agent))
+    path.write_text(hook_setup.client_for(agent).replace("\nTAKEN = 3.0\n", f"\nTAKEN = {PATIENCE}\n"))
     return str(path)
 
 
