@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from docsite import settings_table
 from relay.cli.main import COMMANDS, overview
 from relay.settings import Settings
 from support import Relay
@@ -113,10 +114,13 @@ def test_each_page_is_in_the_contents_of_the_site() -> None:
 
 
 def test_each_setting_is_documented_with_its_default(subtests: pytest.Subtests) -> None:
+    """The commented file to copy has each, too."""
+    copied = page("config/relay.toml")
+    table = settings_table.table()
     for setting in fields(Settings):
         with subtests.test(setting.name):
-            (row, *_) = [row for row in rows(page("docs/CONFIG.md")) if f"`{setting.name}`" in row] or [""]
-            assert row, f"docs/CONFIG.md has no table row for `{setting.name}`"
+            (row, *_) = [row for row in rows(table) if row.startswith(f"| `{setting.name}` |")]
+            assert re.search(rf"^{setting.name} = ", copied, re.MULTILINE)
             default = setting.default
             shown = list(default) if isinstance(default, tuple) else default  # TOML has no tuples
             columns = [cell.strip().strip("`") for cell in row.split("|")[1:-1]]

@@ -32,7 +32,7 @@ MAX_TEXT = 64 * 1024
 class Entry:
     """One injection and its result.
 
-    docs/JSON.md shows these lines (`make man`). Times are in seconds since the epoch. route, result, detail
+    The man page shows these lines (`make man`). Times are in seconds since the epoch. route, result, detail
     and verified are those of relay.injection.injection.Outcome.
 
     id:       the injection; for a message, the message's id.
