@@ -85,11 +85,8 @@ def of_size(size: int) -> list[Figure]:
         old.fill(made.notes)
         old.close()
         shutil.copy(old_path, new_path)
-        begun = time.perf_counter()
         backend = EmbeddedBackend(new_path)
-        backend.list(Scope("nobody", "none"), 1)
-        migrated = time.perf_counter() - begun
-        sizes = [_megabytes(file) for file in (old_path, new_path)]
+        backend.list(Scope("nobody", "none"), 1)  # migrates it
         old = FirstStore(old_path)
         was, now = in_turns([old.search, ids_of(backend)], made.questions)
         added = _adding(made, old, backend)
@@ -97,12 +94,6 @@ def of_size(size: int) -> list[Figure]:
         backend.close()
     return [
         _recall(f"recall@10 in {size:,} memories", was, now),
-        Figure(
-            f"recall@10 by kind of question: {', '.join(KINDS)}",
-            "",
-            ", ".join(f"{now.by_kind[kind]:.0%}" for kind in KINDS),
-            "first layout " + ", ".join(f"{was.by_kind[kind]:.0%}" for kind in KINDS),
-        ),
         _time(f"search in {size:,} memories, p50", was, now),
         Figure(
             f"add to {size:,} memories, p50",
@@ -110,13 +101,6 @@ def of_size(size: int) -> list[Figure]:
             f"{added[1] * 1e3:.2f} ms",
             f"first layout {added[0] * 1e3:.2f} ms",
             f"{added[1] / added[0]:.2f}",
-        ),
-        Figure(
-            f"file size, {size:,} memories",
-            "",
-            f"{sizes[1]:.1f} MB, migrated from the first layout in {migrated:.2f} s",
-            f"first layout {sizes[0]:.1f} MB",
-            f"{sizes[1] / sizes[0]:.2f}",
         ),
     ]
 
@@ -227,11 +211,6 @@ def _adding(made: Set, old: FirstStore, backend: MemoryBackend) -> tuple[float, 
             add(another)
             into.append(time.perf_counter() - begun)
     return statistics.median(seconds[0]), statistics.median(seconds[1])
-
-
-def _megabytes(path: Path) -> float:
-    """Return the size of a store, including its write-ahead log."""
-    return sum(file.stat().st_size for file in path.parent.glob(f"{path.name}*")) / 1e6
 
 
 def _recall(name: str, was: Found, now: Found) -> Figure:
