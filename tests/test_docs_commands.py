@@ -71,7 +71,7 @@ ALICE = "relay wrap -n Alice -d claude"
 PREPARATION = {
     "RULES.md": ("relay trust hooks.json", ALICE),
     "PATTERNS.md": (ALICE,),
-    "REPLAY.md": (ALICE,),
+    "COMMANDS.md": (ALICE,),
 }
 """Commands that a page assumes to have run before it, besides what `shell` sets up."""
 
