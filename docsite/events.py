@@ -1,4 +1,4 @@
-"""The events for handlers, each with its fields, and its docstring as the meaning: for the site and the man page."""
+"""The events for handlers, each with its fields and its docstring, for the site and the man page."""
 
 from __future__ import annotations
 

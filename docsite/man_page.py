@@ -24,22 +24,22 @@ _LINK = r"\[([^][]+)\]\([\w.]*(?:\.md)?(?:#[\w-]*)?\)"
 """A link to another page, or to a heading, in Markdown."""
 
 _SETTINGS = (
-    "What relay.toml may set: the default, the largest value, and whether relay takes it from a project that you do "
-    "not trust (yes, no, or never: only from your own file)."
+    "What relay.toml may set: the default, the largest value, and whether relay takes it from a project that "
+    "you do not trust (yes, no, or never: only from your own file)."
 )
 
 _FLEET = (
     "The keys of a relay.toml with agents: the kind of value, and the default. `[defaults]` takes the keys of "
-    "`[agents.NAME]`. `actions` are the tables on_idle, on_prompt and on_error. Paths are relative to the file's "
-    "folder; for each max_ key, 0 means no limit."
+    "`[agents.NAME]`; `actions` are the tables on_idle, on_prompt and on_error. Paths are relative to the "
+    "file's folder; for each max_ key, 0 means no limit."
 )
 
 _EVENTS = "What handlers in relay.config.py may be registered for, with the fields of each event."
 
 _JSON = (
-    "What commands print with `--json`. `a.b` is the key `b` in the object `a`, or in each object of the list `a`; "
-    "`a.*` is any key of `a`. Times are seconds since the epoch, sizes are bytes, unless stated otherwise; a key "
-    'without a value is `null`. "Only" marks keys that are not always present.'
+    "What commands print with `--json`. `a.b` is the key `b` in the object `a`, or in each object of the list "
+    "`a`; `a.*` is any key of `a`. Times are seconds since the epoch, sizes are bytes, unless stated otherwise; "
+    'a key without a value is `null`. "Only" marks keys that are not always present.'
 )
 
 
