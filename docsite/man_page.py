@@ -29,17 +29,17 @@ _SETTINGS = (
 )
 
 _FLEET = (
-    "The keys of a relay.toml with agents: the kind of value, and the default. `[defaults]` takes the keys of "
-    "`[agents.NAME]`; `actions` are the tables on_idle, on_prompt and on_error. Paths are relative to the "
-    "file's folder; for each max_ key, 0 means no limit."
+    "The keys of a relay.toml with agents: the kind of value, and the default. `[defaults]` takes the keys "
+    "of `[agents.NAME]`; `actions` are on_idle, on_prompt and on_error. Paths are relative to the file; for "
+    "each max_ key, 0 means no limit."
 )
 
 _EVENTS = "What handlers in relay.config.py may be registered for, with the fields of each event."
 
 _JSON = (
-    "What commands print with `--json`. `a.b` is the key `b` in the object `a`, or in each object of the list "
-    "`a`; `a.*` is any key of `a`. Times are seconds since the epoch, sizes are bytes, unless stated otherwise; "
-    'a key without a value is `null`. "Only" marks keys that are not always present.'
+    "What commands print with `--json`. `a.b` is the key `b` in the object `a`, or in each object of the "
+    "list `a`; `a.*` is any key of `a`. Times are seconds since the epoch, sizes are bytes, unless stated "
+    'otherwise; a key without a value is `null`. "Only" marks keys that are not always present.'
 )
 
 
@@ -136,7 +136,7 @@ def _code(text: str) -> str:
 
 
 def _text(text: str) -> str:
-    """Return a paragraph in one line, with code between backticks in bold, and links as their words, if they need any."""
+    """Return a paragraph in one line, with code between backticks in bold, and without links."""
     text = re.sub(rf" \({_LINK}\)", "", text)
     pieces = re.split(r"`([^`]*)`", re.sub(_LINK, r"\1", text))
     joined = "".join(

@@ -1,4 +1,4 @@
-"""The settings, each with its default, its limits and its help: a table for the site, and rows for the man page."""
+"""The settings, each with its default, its limits and its help, for the site and the man page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from relay.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A setting. untrusted: whether relay takes it from a project that you do not trust: yes, no, or never."""
+    """A setting. untrusted: whether an untrusted project may set it: yes, no, or never any project."""
 
     name: str
     default: str
@@ -36,7 +36,7 @@ def rows() -> Iterator[Row]:
 def table() -> str:
     """Return the table in Markdown."""
     lines = (
-        f"| `{row.name}` | {row.default} |{f' {row.most}' if row.most else ''} | {row.untrusted} | {row.help} |"
+        f"| {' | '.join((f'`{row.name}`', row.default, row.most, row.untrusted, row.help))} |"
         for row in rows()
     )
     heading = "| setting | default | at most | untrusted project | |"
