@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from docsite import events, json_keys, manual, settings_table
+from docsite import events, fleet_keys, json_keys, manual, settings_table
 from docsite.command_line import EXIT_CODES, Command, error_codes, groups, paragraphs
 from docsite.generated import GENERATED, PAGES, names
 from docsite.man_page import man_page
@@ -101,6 +101,9 @@ def test_the_man_page_has_all_that_is_generated() -> None:
         assert f"\\fB{row.name}\\fR (" in shown
     for name, fields, _ in events.rows():
         assert f"\\fB{name}\\fR{': ' if fields else ''}{', '.join(fields)}\n" in shown
+    for title in fleet_keys.TABLES:
+        for name, value, _, _ in fleet_keys.rows(title):
+            assert f"\\fB{name}\\fR ({value}".replace('"', "\\(dq").replace("'", "\\(aq") in shown
     for output in json_keys.sections():
         assert f'.SS "{output.title}"\n' in shown
         for keys in output.rows():
