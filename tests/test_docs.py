@@ -1,6 +1,6 @@
 """The documentation is complete and accurate: commands, settings, links, names.
 
-tests/hooks/test_hooks_documented.py compares events, the context and the answers of handlers.
+tests/hooks/test_hooks_documented.py compares the context and the answers of handlers.
 """
 
 from __future__ import annotations
