@@ -80,7 +80,7 @@ docs: $(VENV)/.checks  ## the site, in .cache/site
 	@$(SPHINX)
 	@echo "Open .cache/site/index.html."
 
-man: $(VENV)/.checks  ## rewrite the man page, and what is generated in pages of docs/, from the code
+man: $(VENV)/.checks  ## rewrite the man page from the code
 	@$(BIN)/python -m docsite
 
 format: $(VENV)/.checks  ## rewrite the code in the project's format

@@ -16,12 +16,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks import locomo, minilm, table
 from benchmarks.memory_first import FirstStore
-from benchmarks.memory_set import KINDS, Question, Set, make
+from benchmarks.memory_set import KINDS, Question, make
 from benchmarks.table import Figure
 from relay.memory.backend import MemoryBackend, Scope
 from relay.memory.embedded import EmbeddedBackend
@@ -30,7 +30,6 @@ PAGE = Path(__file__).parent.parent / "docs" / "BENCHMARKS.md"
 SIZES, QUICK_SIZES = (1_000, 10_000, 100_000), (1_000,)
 QUESTIONS, QUESTIONS_OF_MANY = 200, 60
 MANY = 100_000
-ADDED = 100
 RIVAL_NOTES = 1_000  # few, as a model reads each
 
 Search = Callable[[str, Scope, int], Iterable[str]]
@@ -85,39 +84,15 @@ def of_size(size: int) -> list[Figure]:
         old.fill(made.notes)
         old.close()
         shutil.copy(old_path, new_path)
-        begun = time.perf_counter()
         backend = EmbeddedBackend(new_path)
-        backend.list(Scope("nobody", "none"), 1)
-        migrated = time.perf_counter() - begun
-        sizes = [_megabytes(file) for file in (old_path, new_path)]
+        backend.list(Scope("nobody", "none"), 1)  # migrates it
         old = FirstStore(old_path)
         was, now = in_turns([old.search, ids_of(backend)], made.questions)
-        added = _adding(made, old, backend)
         old.close()
         backend.close()
     return [
         _recall(f"recall@10 in {size:,} memories", was, now),
-        Figure(
-            f"recall@10 by kind of question: {', '.join(KINDS)}",
-            "",
-            ", ".join(f"{now.by_kind[kind]:.0%}" for kind in KINDS),
-            "first layout " + ", ".join(f"{was.by_kind[kind]:.0%}" for kind in KINDS),
-        ),
         _time(f"search in {size:,} memories, p50", was, now),
-        Figure(
-            f"add to {size:,} memories, p50",
-            "",
-            f"{added[1] * 1e3:.2f} ms",
-            f"first layout {added[0] * 1e3:.2f} ms",
-            f"{added[1] / added[0]:.2f}",
-        ),
-        Figure(
-            f"file size, {size:,} memories",
-            "",
-            f"{sizes[1]:.1f} MB, migrated from the first layout in {migrated:.2f} s",
-            f"first layout {sizes[0]:.1f} MB",
-            f"{sizes[1] / sizes[0]:.2f}",
-        ),
     ]
 
 
@@ -215,23 +190,6 @@ def _together(parts: Sequence[Found]) -> Found:
         },
         sorted(seconds for part in parts for seconds in part.seconds),
     )
-
-
-def _adding(made: Set, old: FirstStore, backend: MemoryBackend) -> tuple[float, float]:
-    """Return the median seconds for adding a note, in the old layout and in the new one."""
-    seconds: tuple[list[float], list[float]] = ([], [])
-    for number, note in enumerate(made.notes[:ADDED]):
-        another = replace(note, id=f"a{number}", text=f"{note.text} Again, for the {number}th time.")
-        for add, into in zip((old.add, backend.add), seconds, strict=True):
-            begun = time.perf_counter()
-            add(another)
-            into.append(time.perf_counter() - begun)
-    return statistics.median(seconds[0]), statistics.median(seconds[1])
-
-
-def _megabytes(path: Path) -> float:
-    """Return the size of a store, including its write-ahead log."""
-    return sum(file.stat().st_size for file in path.parent.glob(f"{path.name}*")) / 1e6
 
 
 def _recall(name: str, was: Found, now: Found) -> Figure:

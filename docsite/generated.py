@@ -1,24 +1,20 @@
 """What is generated in the pages of docs/, by name.
 
-A page has a marker where a text belongs:
+A page has a marker where a text belongs, which the site build replaces (docsite.extension):
 
     <!-- generated: NAME -->
 
-The site build replaces it (docsite.extension). With a second marker, the text is in the file itself, so that
-it can be read without the site; `make man` rewrites it, and a test fails if it is stale:
-
-    <!-- generated: NAME -->
-    ...
-    <!-- end -->
+The man page (docsite.man_page) has the same, for those who read without the site.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-from docsite import events, json_keys, manual, settings_table
+from docsite import events, fleet_keys, json_keys, manual, settings_table
 
 PAGES = Path(__file__).parent.parent / "docs"
 
@@ -28,38 +24,17 @@ GENERATED: dict[str, Callable[[], str]] = {
     "events": events.table,
     "json": json_keys.page,
     "settings": settings_table.table,
+    **{f"keys of {title}": partial(fleet_keys.table, title) for title in fleet_keys.TABLES},
 }
 
-_MARKER = re.compile(
-    r"^<!-- generated: (?P<name>[^\n]+) -->$(?P<kept>(?:(?!^<!-- ).)*^<!-- end -->$)?",
-    re.MULTILINE | re.DOTALL,
-)
+_MARKER = re.compile(r"^<!-- generated: ([^\n]+) -->$", re.MULTILINE)
 
 
 def names(text: str) -> list[str]:
     """Return the names of what is generated in a page."""
-    return [match["name"] for match in _MARKER.finditer(text)]
+    return _MARKER.findall(text)
 
 
 def filled_in(text: str) -> str:
-    """Return a page with a text for each single marker. Raise KeyError for an unknown one."""
-    return _MARKER.sub(lambda match: match[0] if match["kept"] else GENERATED[match["name"]](), text)
-
-
-def rewritten(text: str) -> str:
-    """Return a page with new text between each pair of markers. Raise KeyError for an unknown name."""
-
-    def block(match: re.Match[str]) -> str:
-        if not match["kept"]:
-            return match[0]
-        return f"<!-- generated: {match['name']} -->\n\n{GENERATED[match['name']]()}\n\n<!-- end -->"
-
-    return _MARKER.sub(block, text)
-
-
-def rewrite_pages() -> None:
-    """Rewrite the pages in which a text is stale."""
-    for path in PAGES.glob("*.md"):
-        text = path.read_text(encoding="utf-8")
-        if (new := rewritten(text)) != text:
-            path.write_text(new, encoding="utf-8")
+    """Return a page with a text for each marker. Raise KeyError for an unknown one."""
+    return _MARKER.sub(lambda match: GENERATED[match[1]](), text)

@@ -1,4 +1,4 @@
-"""What commands print with `--json`: the sections of docs/JSON.md.
+"""What commands print with `--json`: a section of the manual, on the site and in the man page.
 
 The keys of an object that is a dataclass come from its docstring (`of`). Those of an object that a command
 puts together are here. tests/cli/test_json_documented.py compares all of them with what the commands print.
@@ -27,7 +27,7 @@ _LINE = re.compile(r"^(\w+(?:, \w+)*): +(.+?)\.?$", re.MULTILINE)
 class Output:
     """What some commands print.
 
-    commands: without `relay`: "ps", "replay NAME --events".
+    commands: without `relay`: "ps", "replay NAME --events". Empty for keys of several commands.
     shape:    a sentence or two above the keys; empty for a single object.
     keys:     the meanings, each by one key or several ("name, team"). A nested key follows its parent's key
               and a dot; `*` is any key. A meaning begins with "only" if the key is not always present.
@@ -37,6 +37,10 @@ class Output:
     commands: tuple[str, ...]
     shape: str
     keys: Mapping[str, str]
+
+    @property
+    def title(self) -> str:
+        return f"JSON of relay {', '.join(self.commands)}" if self.commands else "Keys of several commands"
 
     def rows(self) -> dict[tuple[str, ...], str]:
         """Return the meanings by their keys."""
@@ -67,12 +71,17 @@ SHARED = {
 
 def page() -> str:
     """Return the sections in Markdown."""
-    shared = "\n".join(f"- `{name}`: {meaning}" for name, meaning in SHARED.items())
-    return "\n\n".join(["## Keys of several commands", shared, *map(_section, OUTPUTS)])
+    return "\n\n".join(map(_section, sections()))
+
+
+def sections() -> list[Output]:
+    """Return the shared keys, and then all outputs."""
+    shared = Output((), "", SHARED)
+    return [shared, *OUTPUTS]
 
 
 def _section(output: Output) -> str:
-    parts = [f"## relay {', '.join(output.commands)}"]
+    parts = [f"### {output.title}"]
     if output.shape:
         parts.append(output.shape)
     rows = (

@@ -1,4 +1,4 @@
-"""The manual in Markdown: every command, option and exit code, for the page docs/MANUAL.md of the site."""
+"""Every command, option and exit code in Markdown, for the page of commands on the site."""
 
 from __future__ import annotations
 

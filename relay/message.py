@@ -98,7 +98,7 @@ class OutgoingMessage:
 class Message:
     """One message to one receiver (a broadcast is one such message per receiver).
 
-    docs/JSON.md shows these lines (`make man`). Times are in seconds since the epoch.
+    The man page shows these lines (`make man`). Times are in seconds since the epoch.
 
     id:       unique forever, created by the sender.
     sender, to: the two agents; `you` is the user.

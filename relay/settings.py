@@ -75,7 +75,7 @@ def _kind(default: object, most: int, choices: tuple[str, ...]) -> ValueKind:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Every setting, with its default and its help in Markdown (docs/CONFIG.md has them: `make man`)."""
+    """Every setting, with its default and its help in Markdown (the man page shows them: `make man`)."""
 
     idle_seconds: float = _setting(
         30.0,
@@ -216,7 +216,7 @@ class Settings:
     runaway_rate: int = _setting(
         200,
         "messages from one agent to another in a minute; more are *held* "
-        "([runaways](INJECTION.md#runaways)); 0: no limit",
+        "([runaways](DELIVERY.md#runaways)); 0: no limit",
         most=100_000,
     )
     runaway_depth: int = _setting(

@@ -41,7 +41,7 @@ NOT_RUN = {
     r"relay demo": "tests/test_demo.py runs it",
     r"make ": "runs all of the tests, or the real agents",
     r"python -m benchmarks --(only|quick|write)": "takes a minute; tests/test_benchmarks.py has the options",
-    r"python -m benchmarks\.memory": "takes minutes; tests/test_benchmarks.py has its parts",
+    r"python -m benchmarks\.(memory|readers|top)": "takes minutes; tests/test_benchmarks.py has its parts",
     r"loginctl ": "needs systemd",
     r"pipx uninstall |rm -r ~/": "removes what the tests use",
     r"relay service (install|remove)": "needs systemd; tests/cli/test_service.py has a small one",
@@ -71,7 +71,7 @@ ALICE = "relay wrap -n Alice -d claude"
 PREPARATION = {
     "RULES.md": ("relay trust hooks.json", ALICE),
     "PATTERNS.md": (ALICE,),
-    "REPLAY.md": (ALICE,),
+    "COMMANDS.md": (ALICE,),
 }
 """Commands that a page assumes to have run before it, besides what `shell` sets up."""
 

@@ -30,12 +30,8 @@ PARTS = ("agents", "sessions", "soak")
 ROWS: dict[str, Callable[[Fleet], str]] = {
     "connect storm: all connected": lambda fleet: f"{fleet.connected:.1f} s",
     "presence storm: every agent knows all others": lambda fleet: f"{fleet.presence:.1f} s",
-    "announcements up to then": lambda fleet: f"{fleet.announced:,}",
-    "idle: announcements per second": lambda fleet: f"{fleet.idle_announced:.0f}",
     "idle: processor time per agent": lambda fleet: f"{fleet.idle_cpu / fleet.size:.3%} of a core",
     f"chat at {phases.CHAT_RATE:.0f}/s: p50, p99": lambda fleet: _delays(fleet.chat),
-    "chat: processor time per message": lambda fleet: f"{fleet.chat.cpu * 1e3:.1f} ms",
-    "chat, all at once: p50, p99": lambda fleet: _delays(fleet.burst),
     "all at once: messages per second": lambda fleet: f"{fleet.burst.rate:.0f}",
     "all at once: processor time per message": lambda fleet: f"{fleet.burst.cpu * 1e3:.1f} ms",
     "broadcast from one to all: p50, p99": lambda fleet: _delays(fleet.broadcast),
@@ -143,14 +139,11 @@ def sessions_table(found: Sessions) -> str:
     return _markdown(
         [
             [f"{found.size} real sessions", ""],
-            ["started, one after the other", f"{found.started:.1f} s"],
             ["memory of a session (PSS)", f"{found.memory:.1f} MB"],
             ["memory of the broker (PSS)", f"{found.broker_memory:.0f} MB"],
             ["processor time of an idle session", f"{found.idle_cpu:.2%} of a core"],
             [f"{found.count} directives, each to several others: p50", _milliseconds(found.p50)],
             ["p99", _milliseconds(found.p99)],
-            ["until the last was read", f"{found.seconds:.1f} s"],
-            ["processor time per directive, all sessions and the broker", f"{found.cpu * 1e3:.1f} ms"],
             [f"{found.to_one_count} directives from all to one: messages per second", f"{found.to_one:.0f}"],
             ["processor time per message, shims and agents included", f"{found.to_one_cpu * 1e3:.1f} ms"],
             ["processor time of all processes when idle", f"{found.all_idle_cpu:.1%} of a core"],

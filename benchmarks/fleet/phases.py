@@ -51,7 +51,6 @@ class Fleet:
     connected: float
     presence: float  # until every agent knew all others
     announced: int  # announcements received by all until then
-    idle_announced: float  # per second, by all
     idle_cpu: float  # per second, of all agents and the broker
     chat: Phase
     burst: Phase
@@ -71,7 +70,7 @@ def measure(bench: Bench, size: int) -> Fleet:
         seen = swarm.ask("see", seconds=STORM_SECONDS)
         announced = _heard(swarm)
         seconds, share = (1.0, 10) if bench.quick else (IDLE_SECONDS, 1)
-        idle, idle_announced = _idle(swarm, broker, seconds)
+        idle = _idle(swarm, broker, seconds)
         per_agent = max(2, CHAT // share // size)
         chat = _phase(swarm, broker, lambda: swarm.ask("chat", per_agent, CHAT_RATE / size, seconds=60))
         per_agent = max(4, BURST // share // size)
@@ -82,7 +81,6 @@ def measure(bench: Bench, size: int) -> Fleet:
             connected=max(map(max, connected)) - begun,
             presence=max(map(max, seen)) - begun,
             announced=announced,
-            idle_announced=idle_announced,
             idle_cpu=idle,
             chat=chat,
             burst=burst,
@@ -122,13 +120,12 @@ def _cpu(swarm: Swarm, broker: int) -> float:
     return sum(map(cpu_seconds, [*swarm.pids, broker]))
 
 
-def _idle(swarm: Swarm, broker: int, seconds: float) -> tuple[float, float]:
-    """Return the processor time and announcements per second of idle agents."""
+def _idle(swarm: Swarm, broker: int, seconds: float) -> float:
+    """Return the processor time of idle agents per second."""
     _settle(swarm)
-    heard, cpu, begun = _heard(swarm), _cpu(swarm, broker), time.monotonic()
+    cpu, begun = _cpu(swarm, broker), time.monotonic()
     time.sleep(seconds)
-    seconds = time.monotonic() - begun
-    return (_cpu(swarm, broker) - cpu) / seconds, (_heard(swarm) - heard) / seconds
+    return (_cpu(swarm, broker) - cpu) / (time.monotonic() - begun)
 
 
 def _settle(swarm: Swarm) -> None:

@@ -28,15 +28,12 @@ class Sessions:
     """Times in seconds, memory in megabytes (PSS), processor time in seconds of one core."""
 
     size: int
-    started: float  # all of them, one after the other
     memory: float  # of a session's process
     broker_memory: float
     idle_cpu: float  # of one session, per second
     count: int  # directives, from each to each other
     p50: float  # from the directive in one's output to the line on the other's input
     p99: float
-    seconds: float
-    cpu: float  # of all sessions and the broker, per directive
     to_one_count: int
     to_one: float  # messages per second, from all to one
     to_one_cpu: float  # of all processes of the home, including agents and shims, per message
@@ -48,7 +45,6 @@ def measure(bench: Bench, size: int, rounds: int) -> Sessions:
     names = [f"s{number}" for number in range(size)]
     settings = bench.directory / "config" / "relay.toml"
     settings.write_text(_SETTINGS, encoding="utf-8")
-    begun = time.monotonic()
     with contextlib.ExitStack() as stack:
         stack.callback(settings.unlink)
         told = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
@@ -57,7 +53,6 @@ def measure(bench: Bench, size: int, rounds: int) -> Sessions:
         stack.callback(bench.relay, "stop", "--all", timeout=STORM_SECONDS)
         for name in names:
             bench.start(name, bench.program("agent", _orders(bench, name), bench.directory / "told"))
-        started = time.monotonic() - begun
         pids = [int(each["session_pid"]) for each in json.loads(bench.relay("ps", "--json"))]
         broker = broker_pid(bench)
         time.sleep(2)  # the last ones have discovered all the others
@@ -67,24 +62,19 @@ def measure(bench: Bench, size: int, rounds: int) -> Sessions:
         time.sleep(IDLE_SECONDS)
         idle = (sum(map(cpu_seconds, pids)) - before) / (time.monotonic() - begun) / size
         all_idle = (sum(map(cpu_seconds, everything)) - all_before) / (time.monotonic() - begun)
-        before = sum(map(cpu_seconds, [*pids, broker]))
-        delays, seconds = _talk(bench, names, told, rounds * size, _PACE)
-        used = sum(map(cpu_seconds, [*pids, broker])) - before
+        delays, _ = _talk(bench, names, told, rounds * size, _PACE)
         before = sum(map(cpu_seconds, everything))
         most = QUICK_TO_ONE if bench.quick else TO_ONE
         to_one, to_one_seconds = _talk(bench, names, told, most, 0.0, names[0])
         to_one_used = sum(map(cpu_seconds, everything)) - before
         return Sessions(
             size=size,
-            started=started,
             memory=sum(map(pss, pids)) / size,
             broker_memory=pss(broker),
             idle_cpu=idle,
             count=len(delays),
             p50=percentile(delays, 0.5),
             p99=percentile(delays, 0.99),
-            seconds=seconds,
-            cpu=used / len(delays),
             to_one_count=len(to_one),
             to_one=len(to_one) / to_one_seconds,
             to_one_cpu=to_one_used / len(to_one),

@@ -52,7 +52,7 @@ EVENTS: Mapping[str, NativeName] = MappingProxyType(
         "SessionEnd": NativeName.SESSION_END,
     }
 )
-"""The events of most agents, and of programs that follow docs/AGENTS.md, by their own names."""
+"""The events of most agents, and of programs that follow docs/PATTERNS.md, by their own names."""
 
 OBSERVED = "ExitPlanMode|AskUserQuestion|EnterPlanMode"
 """The tools with which an agent asks its user something: the matcher for the silent observer."""

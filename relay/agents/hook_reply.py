@@ -75,7 +75,7 @@ REPLIES: Mapping[NativeName, Parts] = MappingProxyType(
         NativeName.COMPACT: frozenset({"deny"}),
     }
 )
-"""The parts that most agents accept, and programs that follow docs/AGENTS.md."""
+"""The parts that most agents accept, and programs that follow docs/PATTERNS.md."""
 
 
 def refusal(reply: Reply, carried: Parts) -> str | None:

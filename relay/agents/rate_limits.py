@@ -14,7 +14,7 @@ _WEEK, _DAY, _HOUR = 7 * 24 * 60, 24 * 60, 60  # minutes
 class LimitWindow:
     """One limit.
 
-    docs/JSON.md shows these lines (`make man`). Times are in seconds since the epoch.
+    The man page shows these lines (`make man`). Times are in seconds since the epoch.
 
     used_percent:   how much of it is used.
     window_minutes: the length of its window, which identifies the limit; None if unknown.

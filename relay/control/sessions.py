@@ -96,7 +96,7 @@ _AT_ONCE = 64  # sessions asked at the same time
 class SessionInfo:
     """A session as it describes itself or, if it does not answer, as its claim describes it.
 
-    docs/JSON.md shows these lines (`make man`). Times are in seconds since the epoch.
+    The man page shows these lines (`make man`). Times are in seconds since the epoch.
     None: unknown, or it does not apply.
 
     name, team:     the agent.

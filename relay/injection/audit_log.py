@@ -32,7 +32,7 @@ MAX_TEXT = 64 * 1024
 class Entry:
     """One injection and its result.
 
-    docs/JSON.md shows these lines (`make man`). Times are in seconds since the epoch. route, result, detail
+    The man page shows these lines (`make man`). Times are in seconds since the epoch. route, result, detail
     and verified are those of relay.injection.injection.Outcome.
 
     id:       the injection; for a message, the message's id.
@@ -48,9 +48,13 @@ class Entry:
     tokens:   their approximate number.
     injection_role, delivered_role: only if known: the role requested, and the role delivered, such as `user`
               or `system`.
-    route:    only if known: `typed`, `native`, `door`, `mcp` or `program`.
-    result:   only if known: the outcome.
-    detail, verified: only if known: why, and how relay knows.
+    route:    only if known: `typed`, `native` (in a hook's reply), `door`, `mcp` (by a tool) or `program`.
+    result:   only if known: `injected`, `uncertain`, `rejected`, `withdrawn` (no longer needed) or `untyped`
+              (the session ended first).
+    detail:   only if known: why.
+    verified: only if known: `echo` (the program read the echoed line), `hook` (the prompt hook reported the
+              mark), `screen` (the input is empty again, or the agent works), `printed` (the client of the
+              hook or tool delivered it), `record` (the transcript has it) or `agent` (its door says so).
     over_budget: whether this text made the hooks exceed `injection_budget` in this turn.
     text:     only if it is shown: the injected text, as far as it is kept.
     """

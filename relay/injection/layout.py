@@ -7,7 +7,7 @@
 A message's mark is its id, as shown by commands; other texts get four random characters each.  relay defaces
 anything inside a text that looks like such a mark, so no text can pretend to end early or to come from
 another sender.  The marks also ensure that a line never starts with `!`, `/` or `@` and never ends with
-`@word` or a backslash, all of which agents' input boxes act on (docs/INJECTION.md).
+`@word` or a backslash, all of which agents' input boxes act on (docs/DELIVERY.md).
 
 Texts of several hooks given at once become one text, each under a heading that only relay can write because
 it contains the mark:

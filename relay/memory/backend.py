@@ -16,7 +16,7 @@ from relay.errors import MemoryStoreError
 class Memory:
     """One text that an agent asked relay to remember.
 
-    docs/JSON.md shows these lines (`make man`). Compare agent and team by `relay.names.key`.
+    The man page shows these lines (`make man`). Compare agent and team by `relay.names.key`.
 
     id:       short, unique in its backend, lower-case letters and digits.
     text:     the memory.

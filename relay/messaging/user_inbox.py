@@ -116,7 +116,7 @@ _ITEM = "id, kind, name, team, since, text, read, receiver, number"
 class Item:
     """One thing that waits for the user.
 
-    docs/JSON.md shows these lines (`make man`). Times are in seconds since the epoch.
+    The man page shows these lines (`make man`). Times are in seconds since the epoch.
 
     id:    its own id, or that of the message (of several, one of them).
     kind:  `question`, `failed`, `held` (the agent), `escalation`, `unresponsive`, `runaway` (its messages are

@@ -29,7 +29,7 @@ _LONGEST = 120  # bytes of the account's name in the file name; hash and suffix 
 class AccountHold:
     """The reason why an account is held.
 
-    docs/JSON.md shows these lines (`make man`). Times are in seconds since the epoch;
+    The man page shows these lines (`make man`). Times are in seconds since the epoch;
     relay.supervision.restart.words has the classes in words.
 
     account: the account.

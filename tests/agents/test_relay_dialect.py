@@ -1,4 +1,4 @@
-"""A shell script that speaks relay's dialect, as documented in docs/AGENTS.md."""
+"""A shell script that speaks relay's dialect, as documented in docs/PATTERNS.md."""
 
 from __future__ import annotations
 

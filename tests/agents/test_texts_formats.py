@@ -87,7 +87,7 @@ def test_qwens_background_requests_yield_no_text() -> None:
 
 
 def test_a_line_of_relays_dialect_needs_only_an_id_and_a_text() -> None:
-    """docs/AGENTS.md documents the format for users' programs."""
+    """docs/PATTERNS.md documents the format for users' programs."""
     assert kinds.find("relay").reader()(b'{"type": "said", "id": "7", "text": "Hi.", "mood": "good"}') == [
         Said("Hi.", "7")
     ]

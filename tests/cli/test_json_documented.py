@@ -1,6 +1,6 @@
-"""docs/JSON.md documents every key that a command prints with `--json`, and no other.
+"""The manual documents every key that a command prints with `--json`, and no other.
 
-docsite.json_keys has its tables; tests/test_docsite.py tests that the page has them.
+docsite.json_keys has its tables; tests/test_docsite.py tests that the man page has them.
 """
 
 from __future__ import annotations
@@ -255,7 +255,7 @@ def test_the_keys_of_each_command_are_documented(
 
 
 def _check(command: str, value: Any) -> None:
-    """Compare the keys of what `command` has printed with those on the page."""
+    """Compare the keys of what `command` has printed with those in the manual."""
     keys, known = set(keys_of(value)), documented()[command]
     assert keys, "it prints nothing"
     undocumented = {key for key in keys if not any(matches(key, pattern) for pattern in known)}

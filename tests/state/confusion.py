@@ -1,6 +1,6 @@
 """How often the shipped profiles are right: recordings and rendered screens of real agents, by state.
 
-    python tests/state/confusion.py            prints the table of docs/AGENTS.md and each miss
+    python tests/state/confusion.py            prints the table of README.md and each miss
     python tests/state/confusion.py --write    writes it into that page
 
 A screen is `patterns/screens/AGENT/STATE-WHAT.txt`, for a dialog `prompting-KIND-WHAT.txt`: what an agent's
@@ -27,7 +27,7 @@ from relay.recording.asciicast import Cast
 from relay.state.readiness import Verdict
 
 TESTS = Path(__file__).parent.parent
-PAGE = TESTS.parent / "docs" / "AGENTS.md"
+PAGE = Path(__file__).parent / "README.md"
 BEGIN, END = "<!-- states:begin -->", "<!-- states:end -->"
 STATES = ("ready", "working", "prompting", "failed")
 _NOWHERE = Home(Path("/nonexistent"), Path("/nonexistent"), Path("/nonexistent"))
@@ -86,7 +86,7 @@ def cases() -> list[Case]:
 
 
 def table(found: list[Case]) -> str:
-    """Return the table of docs/AGENTS.md: the recognised screens of each state, and the mistakes."""
+    """Return the table of README.md: the recognised screens of each state, and the mistakes."""
     lines = [f"| agent | {' | '.join(STATES)} | mistaken |", "|---|" + "---:|" * len(STATES) + "---|"]
     agents = sorted({case.agent for case in found})
     for agent in [*agents, "all"]:

@@ -1,6 +1,6 @@
 """How often the rules are right on screens of older agent versions, which they were not written from.
 
-    python tests/state/older.py [--apart] [-v]      prints the table of docs/PATTERNS.md; -v names each miss
+    python tests/state/older.py [--apart] [-v]      prints the table of README.md; -v names each miss
     python tests/state/older.py --write             writes it there
 
 tests/real_agents/draw.py drew them: `older/AGENT/STATE-SCENE-COLUMNS-VERSION.txt`. The rules were corrected
@@ -19,7 +19,7 @@ from pathlib import Path
 from confusion import Case, screens
 
 FOLDER = Path(__file__).parent / "older"
-PAGE = Path(__file__).parents[2] / "docs" / "PATTERNS.md"
+PAGE = Path(__file__).parent / "README.md"
 BEGIN, END = "<!-- older:begin -->", "<!-- older:end -->"
 _NAME = re.compile(r"[a-z]+-(?:(?:permission|plan_approval|question|other)-)?(.+)-\d+-([\d.]+)")
 

@@ -6,7 +6,7 @@
 //     bridge.used(id, model, { input, ... }, cost)             the tokens that an answer of the model has used
 //
 // Events go to the session through hook_client.py, whose time limits and guards apply; texts are appended to the
-// transcript (docs/AGENTS.md has the formats of both). Nothing here throws: the agent continues without relay.
+// transcript (docs/PATTERNS.md has the formats of both). Nothing here throws: the agent continues without relay.
 
 import { spawn } from "node:child_process"
 import { appendFileSync } from "node:fs"

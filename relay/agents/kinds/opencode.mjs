@@ -1,6 +1,6 @@
 // A plugin for opencode (checked with 1.18.33): reports to relay what opencode does and says, and applies the replies.
 //
-// relay.agents.opencode adds it to one run. Its events are in relay's own dialect (docs/AGENTS.md); tools and their
+// relay.agents.opencode adds it to one run. Its events are in relay's own dialect (docs/PATTERNS.md); tools and their
 // arguments have Claude Code's names. A text is said once the model has completed it; one cut off by Esc never is.
 
 import { Bridge } from "./bridge.mjs"

@@ -1,6 +1,6 @@
 // relay's extension for pi, for one run of it (relay.agents.kinds.pi names it on the command line).
 //
-//     pi's events ──→ the hooks of docs/AGENTS.md ──→ their replies, in pi's terms
+//     pi's events ──→ the hooks of docs/PATTERNS.md ──→ their replies, in pi's terms
 //     message_end ──→ the transcript: each text that the model has completed, and the tokens of each answer
 //     door.mjs ──→ a prompt, while pi is idle; message_end shows that pi has taken it
 //

@@ -1,4 +1,4 @@
-"""A program that speaks relay's own dialect (docs/AGENTS.md), which our plug-ins in agents speak, too.
+"""A program that speaks relay's own dialect (docs/PATTERNS.md), which our plug-ins in agents speak, too.
 
 The program calls `relay hook decide EVENT`, which finds the session by itself, and may write a transcript: a
 line for each text as soon as it is complete, those of subagents in the same file; and its usage, {"type":
