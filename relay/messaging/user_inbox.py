@@ -139,8 +139,9 @@ class Item:
 
     @property
     def title(self) -> str:
-        """A few words on what it is, with the name of the agent."""
-        return _TITLES[self.kind].format(one_line(self.name, None))
+        """A few words on what it is, with the name of the agent, or of several with the same mistake."""
+        kind = "configurations" if self.kind == "configuration" and ", " in self.name else self.kind
+        return _TITLES[kind].format(one_line(self.name, None))
 
     @property
     def line(self) -> str:
@@ -163,6 +164,7 @@ _TITLES = {
     "message": "{} says to you",
     "undelivered": "a message from {} did not arrive",
     "configuration": "{} has a mistake in its configuration",
+    "configurations": "{} have a mistake in their configuration",
     "notice": "{} has a notice for you",
 }
 

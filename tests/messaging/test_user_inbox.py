@@ -80,8 +80,9 @@ def test_a_mistake_of_several_agents_is_one_item(ledger: Ledger) -> None:
         add(ledger, "configuration", "a mistake", name)
     item = only(ledger)
     assert {*item.name.split(", ")} == {"Ann", "Bob"} and item.next.split()[-1] in {"Ann", "Bob"}
+    assert item.title == f"{item.name} have a mistake in their configuration"
     ledger.user_inbox.end(TEAM, "Bob", "configuration")
-    assert only(ledger).name == "Ann"
+    assert only(ledger).name == "Ann" and only(ledger).title == "Ann has a mistake in its configuration"
     add(ledger, "configuration", "a mistake", "Bob")
     ledger.user_inbox.done(only(ledger))
     assert shown(ledger) == []

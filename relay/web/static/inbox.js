@@ -11,6 +11,7 @@ const TITLES = {
   question: "has a question", failed: "has failed", held: "is held", escalation: "needs you",
   unresponsive: "does not answer", runaway: "has sent too much", message: "says to you",
   undelivered: "sent a message that did not arrive", configuration: "has a mistake in its configuration",
+  configurations: "have a mistake in their configuration",
   notice: "has a notice for you",
 };
 
@@ -54,7 +55,7 @@ function itemRow(item) {
       "div.top",
       {},
       el("span.who", {}, item.name.includes(", ") ? item.name : el("a", { href: agentLink(item) }, item.name),
-        ` ${TITLES[item.kind] ?? item.kind}`),
+        ` ${TITLES[item.name.includes(", ") ? `${item.kind}s` : item.kind] ?? item.kind}`),
       mark,
       since,
     ),
