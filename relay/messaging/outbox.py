@@ -97,8 +97,12 @@ class Outbox:
                     if facts.name is None:
                         continue
                     to = facts.name
-                if not messages:
-                    facts.check_room(limits)
+                if not messages and limits is not None and 0 < limits.queue <= facts.waiting:
+                    raise MessageRefused(
+                        f"{limits.queue} messages from this sender are already waiting, and no more are "
+                        "accepted. `relay messages` lists them; wait until they arrive, or drop some with "
+                        "`relay drop`."
+                    )
                 if facts.ended and fanout:
                     continue
                 if facts.ended:
@@ -265,14 +269,6 @@ class _Facts(NamedTuple):
         if _is_read_here(self.pair):
             return {}
         return {"here": 1, "turn": self.turn, "due": None if copied else now}
-
-    def check_room(self, limits: Limits | None) -> None:
-        """Raise MessageRefused if no more messages of the sender may wait."""
-        if limits is not None and limits.queue and self.waiting >= limits.queue:
-            raise MessageRefused(
-                f"{limits.queue} messages from this sender are already waiting, and no more are accepted. "
-                "`relay messages` lists them; wait until they arrive, or drop some with `relay drop`."
-            )
 
 
 def _broadcasts(db: sqlite3.Connection, who: tuple[str, ...], now: float) -> list[int]:

@@ -54,8 +54,10 @@ class Attendance:
     bus: str
     team: str
 
-    def hear(self, heard: Presence, age: float = 0.0) -> bool:
+    def hear(self, heard: Presence, age: float = 0.0) -> bool | None:
         """Record an announcement; return True if its agent has just appeared (come online, or restarted).
+
+        Return None, and record nothing, if it is a late one from an earlier connection.
 
         age: the seconds for which the broker had retained it; 0 for a live announcement.
         """
@@ -67,7 +69,7 @@ class Attendance:
             # never announced itself.
             later = heard.session == before.session != "" and heard.boot > before.boot
             if not (heard.online or known or later):
-                return False
+                return None
             if was_online and heard.online:
                 age = min(age, silence)  # its host's clock may be slow; it was heard since
         row = (self.bus, *keys(self.team, heard.name), *_shown(heard), self.db.now() - age)
@@ -82,10 +84,6 @@ class Attendance:
     def taken(self, name: str, owner: str | None) -> bool:
         """Return True if `name` is online and has an owner other than `owner`."""
         return self.online(name) and not self.online(name, owner)
-
-    def boot(self, name: str) -> str:
-        """Return the id of the connection on which `name` was last heard; "" if it never was."""
-        return "".join(found.boot for found, _ in self._find(name))
 
     def there(self, name: str) -> bool:
         """Return True if `name` is online in another home, or was a moment ago and has not ended."""
@@ -156,10 +154,6 @@ class PresenceTracker:
     name: str
     origin: str
 
-    async def arrive(self, owner: str | None) -> None:
-        """Record that this client's agent has its name. Raise LedgerError."""
-        await self.ledger.run(lambda ledger: ledger.arrive(self.team, self.name, owner))
-
     async def leave(self) -> None:
         """Send the messages for this client's agent to the home in which its name is. Raise LedgerError."""
 
@@ -194,8 +188,7 @@ class PresenceTracker:
             if not each.retained:
                 heard = replace(heard, seen=time.time())
             appeared = there.hear(heard, each.age if each.retained else 0.0)
-            # A late announcement from an earlier connection does not tell who owns the name now.
-            if elsewhere and there.boot(heard.name) == heard.boot:
+            if elsewhere and appeared is not None:
                 self._note_owner(ledger, heard)
             seen = (heard.home or None, heard.owner or None)
             if (
@@ -241,11 +234,6 @@ class PresenceTracker:
         for name in ledger.inbox.begun(self.team):
             if not self.is_alive(self.team, name):
                 ledger.inbox.recover(self.team, name)
-
-    def limit_channels(self, ledger: Ledger) -> None:
-        """Expire the surplus channel messages that wait for absent members; a ledger job."""
-        there = self.attendance(ledger)
-        ledger.channels.limit(self.team, lambda name: not (there.online(name) or self._is_here(name)))
 
     async def everybody(self, name: str | None = None) -> list[Presence]:
         """Return all known agents of the team, by name, except finished runs.

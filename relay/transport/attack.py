@@ -86,6 +86,20 @@ class Ear:
 
 
 @contextlib.asynccontextmanager
+async def listening(endpoint: Endpoint, agent: Credentials, login: Login | None = None) -> AsyncIterator[Ear]:
+    """Yield a connection of `agent` that listens to its inbox and its team's presence. Raise BrokerError.
+
+    login: of the connection; by default, one beside its real ones.
+    """
+    presences = topics.presence_filter(agent.team)
+    async with (
+        connected(endpoint, login or beside(endpoint, agent)) as transport,
+        hearing(transport, agent, presences) as ear,
+    ):
+        yield ear
+
+
+@contextlib.asynccontextmanager
 async def hearing(transport: MqttTransport, agent: Credentials, *presences: str) -> AsyncIterator[Ear]:
     """Listen over `transport` to the inbox of `agent`, and to `presences`. Raise BrokerError."""
     ear = Ear(transport, topics.inbox(agent.team, agent.name, agent.name))
@@ -248,9 +262,7 @@ class Attack:
     def _mouth(self, agent: Credentials) -> contextlib.AbstractAsyncContextManager[MqttTransport]:
         return connected(self._endpoint, beside(self._endpoint, agent))
 
-    @contextlib.asynccontextmanager
-    async def _ear(self, agent: Credentials, mailbox: Login | None = None) -> AsyncIterator[Ear]:
-        """Yield a connection of `agent` that listens to its inbox and its team's presence."""
-        login, presences = mailbox or beside(self._endpoint, agent), topics.presence_filter(agent.team)
-        async with connected(self._endpoint, login) as mouth, hearing(mouth, agent, presences) as ear:
-            yield ear
+    def _ear(
+        self, agent: Credentials, mailbox: Login | None = None
+    ) -> contextlib.AbstractAsyncContextManager[Ear]:
+        return listening(self._endpoint, agent, mailbox)
