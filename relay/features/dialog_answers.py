@@ -159,7 +159,6 @@ class DialogAnswers:
     async def _give(
         self, asked: ScreenQuestion, id: str, choice: str, text: str | None
     ) -> tuple[str, Option | None]:
-        """Answer the question; return the result and the chosen option."""
         if self._id(asked) != id:
             raise NotAllowed("it is now asking something else. Read that first.")
         if not (asked.options or self._takes_line(asked)):

@@ -74,7 +74,6 @@ class ChannelRegistry:
             db.executemany(_JOIN, [(team_key, new, key, told[new], name) for new in set(told) - before])
 
     def of(self, team: str, name: str) -> list[str]:
-        """Return the channels of `name`, sorted."""
         query = "SELECT channel FROM members WHERE team = ? AND key = ? ORDER BY channel_key"
         return [channel for (channel,) in self._db.rows(query, *keys(team, name))]
 
@@ -130,7 +129,6 @@ class ChannelRegistry:
         return left_out
 
     def all(self, team: str | None = None) -> list[Channel]:
-        """Return the channels of `team` (None: of all teams), by team and name."""
         rows = self._db.rows(
             "SELECT members.team, channel_key, channel, ifnull(registry.name, members.name) "
             "FROM members LEFT JOIN registry ON registry.team = members.team "

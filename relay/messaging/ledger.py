@@ -72,7 +72,6 @@ class NameRegistry:
         return found[0][0] if found else None
 
     def known(self, team: str) -> list[str]:
-        """Return the names in `team`, sorted."""
         query = "SELECT name FROM registry WHERE team = ? ORDER BY key"
         return [name for (name,) in self._db.rows(query, *keys(team))]
 

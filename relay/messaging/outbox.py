@@ -143,7 +143,6 @@ class Outbox:
         return {place for (place,) in self._db.rows(query, session, f"{REQUEST}/%")}
 
     def sent_for(self, session: str, place: Place) -> list[Message]:
-        """Return the messages that the session `session` sent for the directive or request at `place`."""
         query = f"SELECT {COLUMNS} FROM messages WHERE session = ? AND said = ? ORDER BY place"
         return [message_of(row) for row in self._db.rows(query, session, str(place))]
 

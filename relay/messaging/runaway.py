@@ -36,7 +36,6 @@ class Limits:
 
     @classmethod
     def of(cls, settings: Settings) -> Limits:
-        """Return the limits that relay.toml sets."""
         runaway = (settings.runaway_rate, settings.runaway_depth, settings.runaway_broadcasts)
         return cls(*runaway, queue=settings.queue_limit, ttl=settings.expire_seconds)
 

@@ -67,7 +67,6 @@ class Ear:
             self._news.set()
 
     async def hears(self, token: bytes, seconds: float) -> bool:
-        """Return True if `token` arrives in time."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while token not in self.heard and not self.deaf:

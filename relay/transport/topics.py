@@ -41,7 +41,6 @@ def level(name: str) -> str:
 
 
 def inbox(team: str, to: str, sender: str) -> str:
-    """Return the topic on which `sender` publishes for `to`."""
     return f"{ROOT}/{level(team)}/agents/{level(to)}/inbox/{level(sender)}"
 
 
