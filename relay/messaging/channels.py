@@ -121,11 +121,9 @@ class ChannelRegistry:
         for key, name, channel in crowded:
             if away(name):
                 why = f"left out: {name} was away for more than {CATCH_UP} messages of #{channel}"
+                its = (*keys(team), key, channel, CATCH_UP)
                 with self._db.transaction() as db:
-                    ids = self._db.rows(oldest, *keys(team), key, channel, CATCH_UP)
-                    for id in ids:
-                        advance(db, "id = ?", id, State.EXPIRED, why)
-                left_out += len(ids)
+                    left_out += advance(db, f"id IN ({oldest})", its, State.EXPIRED, why)
         return left_out
 
     def all(self, team: str | None = None) -> list[Channel]:

@@ -273,14 +273,14 @@ def advance(
     detail: str | None = None,
     route: str | None = None,
     role: str | None = None,
-) -> None:
-    """Move messages to `state` if that is a step forward."""
+) -> int:
+    """Move messages to `state` if that is a step forward; return how many were moved."""
     before = ", ".join(f"'{earlier}'" for earlier in _BEFORE[state])
-    db.execute(
+    return db.execute(
         "UPDATE messages SET state = ?, detail = ?, route = ?, role = ? "
         f"WHERE {where} AND state IN ({before})",
         (state, detail, route, role, *values),
-    )
+    ).rowcount
 
 
 def open_clock(db: sqlite3.Connection) -> Callable[[], float]:

@@ -45,7 +45,7 @@ ELSEWHERE = "state = 'stored' AND ask IS NOT NULL"
 _DUE = f"({PENDING} OR (here AND due IS NOT NULL))"  # in transit, or its copy is not published yet
 
 _SENDER = "team = ? AND sender_key = ?"
-_RECEIVER = "team = ?1 AND to_key = ?2 AND (owner IS NULL OR ?3 IS NULL OR owner = ?3)"
+_RECEIVER = "team = ? AND to_key = ? AND (owner IS NULL OR owner = ifnull(?, owner))"
 _STREAM = f"{_SENDER} AND to_key = ? AND priority = ? AND owner IS ?"
 _BASE = (  # the first unconfirmed sequence in the stream of a message
     "(SELECT min(sequence) FROM messages AS each WHERE each.team = messages.team "
@@ -178,18 +178,16 @@ class Transit:
         confirmed, become uncertain: sent again, they might be given to it twice.
         """
         pair = (*keys(team, receiver), owner)
-        pending = f"FROM messages WHERE {_RECEIVER} AND {PENDING}"
-        senders = [sender for (sender,) in self._db.rows(f"SELECT DISTINCT sender {pending}", *pair)]
+        pending = f"{_RECEIVER} AND {PENDING}"
+        query = f"SELECT DISTINCT sender FROM messages WHERE {pending}"
+        senders = [sender for (sender,) in self._db.rows(query, *pair)]
         if not senders:  # as for most agents that appear
             return []
         with self._db.transaction() as db:
             if home is not None:
                 self._give_up(pair, receiver, home)
-            db.execute(
-                "UPDATE messages SET due = ?4, attempts = min(attempts, 1) "
-                f"{pending.removeprefix('FROM messages ')}",
-                (*pair, self._db.now()),
-            )
+            now = f"UPDATE messages SET due = ?, attempts = min(attempts, 1) WHERE {pending}"
+            db.execute(now, (self._db.now(), *pair))
         return senders
 
     def begin(self, team: str, receiver: str, owner: str | None = None) -> None:
@@ -234,22 +232,13 @@ class Transit:
     def _give_up(self, pair: tuple[str | None, ...], receiver: str, home: str) -> None:
         """Make the messages uncertain that the receiver may have received in another home than `home`."""
         detail = f"{receiver} was on another host, and may have received it there"
-        elsewhere = f"SELECT id FROM messages WHERE {_RECEIVER} AND {PENDING} AND home <> ?4"
+        elsewhere = f"{_RECEIVER} AND {PENDING} AND home <> ?"
         with self._db.transaction() as db:
-            for id in self._db.rows(elsewhere, *pair, home):
-                advance(db, "id = ?", id, State.UNCERTAIN, detail)
+            advance(db, elsewhere, (*pair, home), State.UNCERTAIN, detail)
 
     def sent(self, ids: Collection[str]) -> None:
-        # Look without a write lock first: many have arrived by now.
-        these = f"id IN ({', '.join('?' * len(ids))})"
-        if not self._db.rows(f"SELECT 1 FROM messages WHERE {these} AND state = 'queued' LIMIT 1", *ids):
-            return
-        with self._db.transaction() as db:
-            db.executemany(
-                "UPDATE messages SET state = 'sent', told = 'sent', detail = NULL "
-                "WHERE id = ? AND state = 'queued'",
-                [(id,) for id in ids],
-            )
+        queued = f"id IN ({', '.join('?' * len(ids))}) AND state = 'queued'"  # many have arrived by now
+        mark(self._db, "state = 'sent', told = 'sent', detail = NULL", queued, *ids)
 
     def hindered(self, team: str, sender: str, why: str) -> None:
         queued = f"{_SENDER} AND {PENDING} AND state = 'queued'"
