@@ -9,7 +9,6 @@ A team of the same name exists on each broker separately; `bus_of` distinguishes
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Iterable, Iterator
 from operator import attrgetter
 from typing import Any
@@ -185,8 +184,6 @@ class PresenceTracker:
             # A will has the channels that its agent was in when it connected; listeners know better.
             if elsewhere and (heard.online or each.retained):
                 ledger.channels.heard(self.team, heard.name, heard.channels)
-            if not each.retained:
-                heard = replace(heard, seen=time.time())
             appeared = there.hear(heard, each.age if each.retained else 0.0)
             if elsewhere and appeared is not None:
                 self._note_owner(ledger, heard)
