@@ -80,16 +80,16 @@ class Transit:
         """
         now = self._db.now()
         who = keys(team, sender)
-        due = f"FROM messages WHERE {_SENDER} AND {PENDING} AND due <= ?"
+        due = f"{_SENDER} AND {PENDING} AND due <= ?"
         # Look without a write lock first: most wake-ups find nothing.
-        if not self._db.rows(f"SELECT 1 {due} LIMIT 1", *who, now):
+        if not self._db.rows(f"SELECT 1 FROM messages WHERE {due} LIMIT 1", *who, now):
             return []
         with self._db.transaction() as db:
-            beyond = f"{due.removeprefix('FROM messages ')} AND sequence >= {_BASE} + {WINDOW}"
-            db.execute(f"UPDATE messages SET due = NULL {beyond}", (*who, now))
+            beyond = f"sequence >= {_BASE} + {WINDOW}"
+            db.execute(f"UPDATE messages SET due = NULL WHERE {due} AND {beyond}", (*who, now))
             rows = self._db.rows(
-                f"SELECT {COLUMNS}, owner, sequence, {_BASE}, attempts, home, place {due} "
-                "ORDER BY priority, place LIMIT ?",
+                f"SELECT {COLUMNS}, owner, sequence, {_BASE}, attempts, home, place FROM messages "
+                f"WHERE {due} ORDER BY priority, place LIMIT ?",
                 *(*who, now, limit),
             )
             envelopes = []
