@@ -240,10 +240,7 @@ class PresenceTracker:
         """
 
         def known(ledger: Ledger) -> list[Presence]:
-            if name is None:
-                registered = ledger.registry.known(self.team)
-            else:
-                registered = [each for each in [ledger.registry.spelled(self.team, name)] if each is not None]
+            registered = ledger.registry.known(self.team, name)
             everybody = self.attendance(ledger).roster(registered, name)
             ended = ledger.owners.ended(self.team)
             # No session may have heard the last agent of this home leave.
