@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
-import shutil
 import statistics
 import sys
 import tempfile
@@ -76,17 +75,15 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def of_size(size: int) -> list[Figure]:
-    """Measure both layouts with `size` generated notes; the new store is migrated from the old one."""
+    """Measure both layouts with `size` generated notes."""
     made = make(size, QUESTIONS_OF_MANY if size >= MANY else QUESTIONS)
     with tempfile.TemporaryDirectory(prefix="rb-") as directory:
         old_path, new_path = Path(directory) / "first.db", Path(directory) / "memory.db"
         old = FirstStore(old_path)
         old.fill(made.notes)
-        old.close()
-        shutil.copy(old_path, new_path)
         backend = EmbeddedBackend(new_path)
-        backend.list(Scope("nobody", "none"), 1)  # migrates it
-        old = FirstStore(old_path)
+        for note in made.notes:
+            backend.add(note)
         was, now = in_turns([old.search, ids_of(backend)], made.questions)
         old.close()
         backend.close()

@@ -39,8 +39,8 @@ _SCHEMA = Schema(
             INSERT INTO memory_text (memory_text, rowid, text) VALUES ('delete', old.number, old.text);
         END
         """,
+        "CREATE INDEX memory_by_owner ON memory (team_key, agent_key)",
     ),
-    ("CREATE INDEX memory_by_owner ON memory (team_key, agent_key)",),
 )
 _SEEN = "memory.team_key = ?1 AND (memory.shared OR memory.agent_key = ?2)"
 _WORD = re.compile(r"[^\W_]+")

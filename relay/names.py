@@ -51,7 +51,6 @@ def well_formed(name: str, what: str = "name") -> str:
 
 
 def is_valid(name: str) -> bool:
-    """Return True if an agent can have the `name`."""
     try:
         validate(name)
     except InvalidName:

@@ -46,7 +46,6 @@ class AllowRule:
         return cls(text, match["tool"], match["subject"])
 
     def covers(self, tool: str, subject: str) -> bool:
-        """Return True if the rule allows this call."""
         if tool != self.tool:
             return False
         if self.subject is None or subject == self.subject:

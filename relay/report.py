@@ -121,7 +121,6 @@ class Report:
     problems: tuple[ReportedProblem, ...]
 
     def public(self) -> dict[str, Any]:
-        """Return the report as a JSON object."""
         found = [
             {"name": check.name, "result": check.result.value, "detail": check.detail}
             for check in self.findings
@@ -129,7 +128,6 @@ class Report:
         return asdict(self) | {"findings": found}
 
     def lines(self) -> Iterator[str]:
-        """Yield the report line by line, for people."""
         for title, values in (
             ("Versions", self.versions),
             ("Platform", self.platform),

@@ -99,7 +99,7 @@ def post(
     **more: Any,
 ) -> list[Message]:
     """Accept a message as an agent or the user would send it. there: by default, the known agents."""
-    there = there or (lambda name: ledger.registry.spelled(team, name) is not None)
+    there = there or (lambda name: bool(ledger.registry.known(team, name)))
     return posting.post(ledger, team, sender, OutgoingMessage(to, body, **more), limits, there=there)
 
 

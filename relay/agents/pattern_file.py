@@ -23,6 +23,10 @@ Every key of a file, all but `name` optional:
     dialogs     = ["..."]         regexes of a row near the cursor, where a program draws its own input
     executes    = ["..."]         regexes of the unfinished line of a program that runs what is typed
     error_mark  = "^■ "           regex of what precedes the agent's own error on its screen
+    menu_keys   = ["..."]         regexes of the row that names the keys of a menu, where a colour, or a mark
+                                  without numbers, shows the selected option; its group (?P<across>...)
+                                  matches if they are side by side, (?P<several>...) if several can be chosen
+    text_options = ["..."]        regexes of the options of a menu that take a text
 
     [echo]                        how it draws the text typed into it
     backgrounds = ["373737"]      colours, RRGGBB; "any" is every one except the terminal's own
@@ -349,6 +353,7 @@ _KEYS = {
     "block_end": choice(get_args(BlockEnd)),
     "settle": _SECONDS,
     **dict.fromkeys(("prompts", "decisions", "questions", "dialogs", "executes"), _REGEXES),
+    **dict.fromkeys(("menu_keys", "text_options"), _REGEXES),
     "error_mark": _REGEX,
     "echo": _table(_STYLE),
     "code": _table(_STYLE),

@@ -204,6 +204,7 @@ class Profile:
     input:  None if the rules of `states` alone say when the agent is ready.
     errors: the first that matches counts.
     error_mark: what precedes its own error on the screen; None if its errors are not known there.
+    menu_keys, text_options: the keys of a menu, and its options that take a text (relay.state.question).
     """
 
     name: str
@@ -221,6 +222,8 @@ class Profile:
     questions: tuple[re.Pattern[str], ...] = ()
     dialogs: tuple[re.Pattern[str], ...] = ()
     executes: tuple[re.Pattern[str], ...] = ()
+    menu_keys: tuple[re.Pattern[str], ...] = ()
+    text_options: tuple[re.Pattern[str], ...] = ()
     echo: RowStyle = RowStyle()
     code: RowStyle = RowStyle()
     block_end: BlockEnd = "drawn"

@@ -79,7 +79,6 @@ def _parse(wording: str, now: float, zone: tzinfo | None) -> float | None:
 
 
 def _zone(name: str) -> tzinfo | None:
-    """Return the zone of that name; None if it is unknown here."""
     if name.upper() in {"UTC", "GMT", "Z"}:
         return UTC
     from zoneinfo import ZoneInfo  # only if a zone is named: a session that needs it has met a limit

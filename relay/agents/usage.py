@@ -130,7 +130,6 @@ class OneCharge:
         return [] if charge is None else [charge]
 
     def charge(self, line: bytes) -> Charge | None:
-        """Return the charge in a line; None if it has none."""
         raise NotImplementedError
 
 

@@ -215,7 +215,7 @@ def _known(home: Home, named: Sequence[Path], sessions: Sequence[SessionInfo]) -
         try:
             rules += session.ask({"op": "rules"})["rules"]
         except RelayError:
-            continue  # it has just ended, hangs, or belongs to an older relay; `_tell` reports it
+            continue  # it has just ended, or hangs; `_tell` reports it
     return rules
 
 

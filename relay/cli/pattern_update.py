@@ -58,6 +58,8 @@ def of_dialogs(old: Profile | None, new: Profile) -> list[str]:
         found.append("it applies to other programs")
     if old.input != new.input:
         found.append("it recognises the input box differently")
+    if (old.menu_keys, old.text_options) != (new.menu_keys, new.text_options):
+        found.append("it recognises the options of a menu differently")
     if old.resume.words != new.resume.words:
         found.append("it resumes conversations with other arguments")
     rules = {rule.name: rule for rule in new.states}

@@ -74,7 +74,7 @@ def _again(before: SessionInfo, deadline: float) -> tuple[int, bool]:
         except NoSuchSession:
             raise RelayError("it has ended and was not restarted. See session.log.") from None
         if status["restarts"] != before.restarts and (status["ready"] or status["failed"]):
-            return int(status["agent_pid"]), bool(status.get("resumes"))  # an older relay's shim does not say
+            return int(status["agent_pid"]), bool(status["resumes"])
         if time.monotonic() > deadline:
             raise RelayError("it has not restarted yet. `relay ps` shows when it has.")
         time.sleep(_AGENT_CHECK_EVERY)

@@ -84,7 +84,7 @@ class Noted:
             self.apart = words[5:6] == ["1"]
             self.namespace = int(words[6])
         except (FileNotFoundError, ValueError, IndexError):
-            pass  # just released, written by an older relay, or not yet
+            pass  # just released, or not yet written
 
 
 def pid_namespace() -> int:

@@ -61,7 +61,6 @@ class Checkpoint:
 
     @classmethod
     def load(cls, path: Path) -> Checkpoint | None:
-        """Return the checkpoint at `path`; None if there is no usable one."""
         try:
             saved = cls(**json.loads(path.read_text(encoding="utf-8")))
             return saved if saved.version == VERSION else None

@@ -36,7 +36,6 @@ class Reading:
     left_out: int = 0
 
     def __add__(self, other: Reading) -> Reading:
-        """Return both, one after the other."""
         return Reading(
             [*self.lines, *other.lines],
             [*self.directives, *other.directives],
@@ -133,11 +132,9 @@ class OutputPipeline:
         self.reader.typed(data, now, echo=self.echoes)
 
     def resized(self, columns: int, rows: int, now: float) -> Reading:
-        """Note a new size of the terminal."""
         return self._found(self.reader.resize(columns, rows, now), now)
 
     def gap(self, size: int, now: float) -> Reading:
-        """Note that `size` bytes of output were lost."""
         return self._found(self.reader.gap(size, now), now)
 
     def tick(self, now: float) -> Reading:

@@ -132,10 +132,10 @@ class ScreenWords:
 
     def resume(self, lost: Mapping[str, Any]) -> None:
         """Continue from where an earlier session lost the record."""
-        self._since = Place(TERMINAL, lost["since"], lost.get("ordinal", _LAST))
-        for text in lost.get("lines", ()):
+        self._since = Place(TERMINAL, lost["since"], lost["ordinal"])
+        for text in lost["lines"]:
             self._lines.record(text)
-        for text in lost.get("directives", ()):
+        for text in lost["directives"]:
             self._directives.record(text)
         self.turn()
 

@@ -85,7 +85,6 @@ class ActionRunner:
 
     @handles(SessionBegan)
     def begin(self, _: SessionBegan) -> None:
-        """Continue from the notes of an earlier session."""
         notes = self._notes.read()
         self._tries = {kind: Tries(**each) for kind, each in notes.get("tries", {}).items()}
         if notes.get("life") != self._session.id:

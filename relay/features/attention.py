@@ -13,6 +13,7 @@ import asyncio
 from typing import Any
 
 from relay import names
+from relay.agents.profile import Profile
 from relay.clock import Clock
 from relay.errors import RelayError
 from relay.eventbus import EventBus, answers, handles
@@ -80,10 +81,12 @@ class Attention:
         journal: Journal,
         terminal: AgentTerminal,
         state: AgentState,
+        profile: Profile,
         *,
         quiet: bool = False,
     ) -> None:
         self._bus = bus
+        self._profile = profile
         self._quiet = quiet
         self._journal = journal
         self._terminal = terminal
@@ -154,14 +157,14 @@ class Attention:
         if before is None or self._prompt is not before:
             return  # it has gone, or another prompt with its own timer has replaced it
         kind = "other" if before.kind is None else str(before.kind)
-        lines = question.drawn(self._terminal, before.lines)
+        lines = question.drawn(self._terminal, self._profile, before.lines)
         if not lines and self._bus.loop.time() < self._until:
             self._confirm_in(STABLE_FOR)
             return
         self._published = True
         lines = lines or (before.reason,)
         self._bus.publish(Prompting(kind=kind, text="\n".join(lines)))
-        asked = question.on(self._terminal)
+        asked = question.on(self._terminal, self._profile)
         if asked.options and not asked.selected:  # what stands above a one-line question may be anything
             lines = asked.lines[-1:]
         self._bus.publish(AddItem("question", "\n".join(lines), quiet=self._quiet))

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from relay.agents.profile import PromptKind
+from relay.agents.profile import Profile, PromptKind
 from relay.control.operations import operation
 from relay.control.server import Answer, Request
 from relay.errors import NotAllowed, RelayError, UsageError
@@ -59,8 +59,14 @@ class DialogAnswers:
     """Shows the question of one agent, and answers it."""
 
     def __init__(
-        self, journal: Journal, redactor: Redactor, terminal: AgentTerminal, state: AgentState
+        self,
+        journal: Journal,
+        redactor: Redactor,
+        terminal: AgentTerminal,
+        state: AgentState,
+        profile: Profile,
     ) -> None:
+        self._profile = profile
         self._journal = journal
         self._redactor = redactor
         self._terminal = terminal
@@ -145,7 +151,7 @@ class DialogAnswers:
         tty = self._terminal.tty()
         if tty.canonical and not tty.echo:
             raise _Secret("it asks for a secret: type that in its own terminal, with `relay attach`.")
-        return question.on(self._terminal)
+        return question.on(self._terminal, self._profile)
 
     def _id(self, asked: ScreenQuestion) -> str:
         return f"{asked.token}-{self._given}"
@@ -153,7 +159,6 @@ class DialogAnswers:
     async def _give(
         self, asked: ScreenQuestion, id: str, choice: str, text: str | None
     ) -> tuple[str, Option | None]:
-        """Answer the question; return the result and the chosen option."""
         if self._id(asked) != id:
             raise NotAllowed("it is now asking something else. Read that first.")
         if not (asked.options or self._takes_line(asked)):
@@ -173,7 +178,7 @@ class DialogAnswers:
         def gone() -> bool:
             if self._exited or self._state.look() != Readiness.PROMPTING:
                 return True
-            return question.on(self._terminal).token != asked.token
+            return question.on(self._terminal, self._profile).token != asked.token
 
         return "answered" if await self._seen(gone, TAKEN) else "unconfirmed", option
 
@@ -190,7 +195,7 @@ class DialogAnswers:
         end = (text[-20:].split() or [text])[-1]
 
         def typed() -> bool:
-            now = question.on(self._terminal)
+            now = question.on(self._terminal, self._profile)
             same = now.lines == asked.lines and now.selected == asked.free.number if asked.free else True
             rows = self._terminal.screen_text() or [self._terminal.unfinished()]
             return same and any(end in row for row in rows)
@@ -214,13 +219,13 @@ class DialogAnswers:
             self._terminal.write(forth if option.number > at else back)
 
             def moved(before: int = before) -> bool:
-                now = question.on(self._terminal)
+                now = question.on(self._terminal, self._profile)
                 return now.selected != before and now.token == asked.token
 
             if not await self._seen(moved):
                 break
-            at = question.on(self._terminal).selected
-        if question.on(self._terminal).token != asked.token:
+            at = question.on(self._terminal, self._profile).selected
+        if question.on(self._terminal, self._profile).token != asked.token:
             raise NotAllowed("it is now asking something else. Nothing was chosen.")
         if at != option.number:
             raise RelayError(

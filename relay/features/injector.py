@@ -224,7 +224,6 @@ class Injector:
         return self._replies.render(injections)
 
     def delivered(self, injection: Injection, outcome: Outcome) -> None:
-        """Publish the outcome of `injection`, which `take` returned."""
         if self._replies.end(injection):  # else it was reported when the session ended
             proof: Proof = "printed" if outcome.result is Result.INJECTED else ""
             self._queue.end(injection, replace(outcome, route=outcome.route or "native", verified=proof))

@@ -160,7 +160,6 @@ class RuleRunner:
 
     @handles(RuleEnded)
     def ended(self, event: RuleEnded) -> None:
-        """Record the end of a rule that ran in the background."""
         ran = event.ran
         self._journal.write("hook_ended", hook_name=ran.rule.event, **self._shown(ran, quiet=False))
         self._complain(ran)

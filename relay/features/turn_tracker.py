@@ -154,7 +154,6 @@ class TurnTracker:
         self._choose()
 
     def _end(self) -> None:
-        """End the turn on the screen, if there is one."""
         if (ended := self._drawn.ended()) is not None:
             self._bus.publish(TurnDrawn())
             self._tasks.queue(ended.name, self._may_continue(ended))

@@ -144,7 +144,6 @@ _KINDS |= dict.fromkeys(("time", "asked", "injection_size", "tokens"), (int, flo
 
 
 def _entry(given: dict[str, Any]) -> Entry | None:
-    """Return `given` as an Entry, or None if it is not one."""
     known = {key: value for key, value in given.items() if isinstance(value, _KINDS.get(key, ()))}
     try:
         return Entry(**known)

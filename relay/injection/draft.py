@@ -87,7 +87,6 @@ class Draft:
 
     @property
     def last_line(self) -> str:
-        """The last line of that text, stripped."""
         return self._text.rstrip().rpartition("\n")[2].strip()
 
     @property

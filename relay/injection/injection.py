@@ -64,7 +64,6 @@ class Injection:
 
     @property
     def by_user(self) -> bool:
-        """True if the user has sent this message."""
         return self.kind == "message" and self.source == THE_USER
 
     @property

@@ -141,7 +141,6 @@ class Unfinished:
             self.end(outcome)
 
     async def submit(self, typist: Typist) -> Outcome:
-        """Press Enter; return the outcome."""
         outcome = await typist.submit(self.mark)
         return replace(outcome, detail=SUBMITTED) if outcome.result is Result.INJECTED else outcome
 

@@ -75,7 +75,6 @@ class _Calls:
         self._command = command
 
     def _run(self, *argv: str, input: str = "") -> str:
-        """Return what a command prints."""
         sys.stdin = io.TextIOWrapper(io.BytesIO(input.encode("utf-8", "replace")))
         sys.stdout = printed = io.StringIO()
         self._command([*argv])

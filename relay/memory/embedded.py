@@ -190,8 +190,8 @@ def _what_is_wrong(path: Path, error: Exception) -> str:
         )
     if isinstance(error, WrongVersion):
         return (
-            f"{path} was written by a newer relay (layout {error.found}; this one knows {SCHEMA.version}). "
-            "Update this relay."
+            f"{path} was written by another relay (layout {error.found}; this one knows {SCHEMA.version}). "
+            "Update this relay, or move the file away."
         )
     if "no such module: fts5" in str(error):
         return (

@@ -13,7 +13,6 @@ GROUP = "relay.memory_backends"
 
 
 def installed() -> EntryPoints:
-    """Return the entry points of all installed packages."""
     return entry_points(group=GROUP)
 
 

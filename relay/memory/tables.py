@@ -36,26 +36,6 @@ DAY = " || ' ' || ".join(
 )
 DAY = f"coalesce({DAY}, '')"  # SQLite knows the years 0 to 9999
 
-_WORDS = (
-    """
-    CREATE VIRTUAL TABLE memory_text USING fts5 (
-        text, day, content = 'memory', content_rowid = 'number',
-        tokenize = 'porter unicode61 remove_diacritics 2'
-    )
-    """,
-    """
-    CREATE TRIGGER memory_added AFTER INSERT ON memory BEGIN
-        INSERT INTO memory_text (rowid, text, day) VALUES (new.number, new.text, new.day);
-    END
-    """,
-    """
-    CREATE TRIGGER memory_removed AFTER DELETE ON memory BEGIN
-        INSERT INTO memory_text (memory_text, rowid, text, day)
-        VALUES ('delete', old.number, old.text, old.day);
-    END
-    """,
-)
-
 SCHEMA = Schema(
     3,
     (
@@ -70,26 +50,28 @@ SCHEMA = Schema(
             team_key TEXT NOT NULL,
             shared INTEGER NOT NULL,
             time REAL NOT NULL,
-            metadata TEXT NOT NULL DEFAULT '{}',
-            day TEXT NOT NULL DEFAULT ''
+            metadata TEXT NOT NULL,
+            day TEXT NOT NULL
         ) STRICT
         """,
-        *_WORDS,
-    ),
-    (
+        """
+        CREATE VIRTUAL TABLE memory_text USING fts5 (
+            text, day, content = 'memory', content_rowid = 'number',
+            tokenize = 'porter unicode61 remove_diacritics 2'
+        )
+        """,
+        """
+        CREATE TRIGGER memory_added AFTER INSERT ON memory BEGIN
+            INSERT INTO memory_text (rowid, text, day) VALUES (new.number, new.text, new.day);
+        END
+        """,
+        """
+        CREATE TRIGGER memory_removed AFTER DELETE ON memory BEGIN
+            INSERT INTO memory_text (memory_text, rowid, text, day)
+            VALUES ('delete', old.number, old.text, old.day);
+        END
+        """,
         "CREATE INDEX memory_by_owner ON memory (team_key, agent_key, shared)",
         "CREATE INDEX memory_by_text ON memory (team_key, substr(text, 1, 64))",
     ),
-    {
-        1: ("ALTER TABLE memory ADD COLUMN metadata TEXT NOT NULL DEFAULT '{}'",),
-        2: (
-            "DROP TRIGGER memory_added",
-            "DROP TRIGGER memory_removed",
-            "DROP TABLE memory_text",
-            "ALTER TABLE memory ADD COLUMN day TEXT NOT NULL DEFAULT ''",
-            f"UPDATE memory SET day = {DAY.format(time='time')}",
-            *_WORDS,
-            "INSERT INTO memory_text (memory_text) VALUES ('rebuild')",
-        ),
-    },
 )

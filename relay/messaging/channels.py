@@ -74,7 +74,6 @@ class ChannelRegistry:
             db.executemany(_JOIN, [(team_key, new, key, told[new], name) for new in set(told) - before])
 
     def of(self, team: str, name: str) -> list[str]:
-        """Return the channels of `name`, sorted."""
         query = "SELECT channel FROM members WHERE team = ? AND key = ? ORDER BY channel_key"
         return [channel for (channel,) in self._db.rows(query, *keys(team, name))]
 
@@ -122,15 +121,12 @@ class ChannelRegistry:
         for key, name, channel in crowded:
             if away(name):
                 why = f"left out: {name} was away for more than {CATCH_UP} messages of #{channel}"
+                its = (*keys(team), key, channel, CATCH_UP)
                 with self._db.transaction() as db:
-                    ids = self._db.rows(oldest, *keys(team), key, channel, CATCH_UP)
-                    for id in ids:
-                        advance(db, "id = ?", id, State.EXPIRED, why)
-                left_out += len(ids)
+                    left_out += advance(db, f"id IN ({oldest})", its, State.EXPIRED, why)
         return left_out
 
     def all(self, team: str | None = None) -> list[Channel]:
-        """Return the channels of `team` (None: of all teams), by team and name."""
         rows = self._db.rows(
             "SELECT members.team, channel_key, channel, ifnull(registry.name, members.name) "
             "FROM members LEFT JOIN registry ON registry.team = members.team "

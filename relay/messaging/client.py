@@ -211,12 +211,14 @@ class MessagingClient:
             try:
                 return await sending
             except (ReceiverEnded, ReceiverStarting):
-                if time.monotonic() >= deadline or not await self._is_starting(outgoing.to):
+                # An agent may have the name before its session has begun.
+                if time.monotonic() >= deadline or not await self._ledger.run(
+                    lambda ledger: there(ledger, outgoing.to)
+                ):
                     raise
             await asyncio.sleep(STARTING_RETRY)
 
     def _sent(self, messages: list[Message]) -> None:
-        """Notify the receivers in this home of new messages, and publish them all."""
         tracker = self._listener.tracker
         self._receiver.sent(messages)
         ring_for(tracker.home, self.team, messages)
@@ -229,10 +231,6 @@ class MessagingClient:
                 if message.state is State.STORED and not names.same(message.to, names.PERSON)
             ]
         )
-
-    async def _is_starting(self, name: str) -> bool:
-        """Return True if an agent has the `name`, even if its session has not begun yet."""
-        return await self._ledger.run(lambda ledger: self._listener.tracker.there(ledger, name))
 
     async def end(self) -> None:
         """Record that the agent has ended. If it was a run, drop its waiting mail, and notify the senders.
@@ -280,7 +278,6 @@ class MessagingClient:
         return await self._ledger.run(job)
 
     async def stored(self) -> set[str]:
-        """Return the ids of all messages stored for this agent, waiting or being typed."""
         return await self._ledger.run(
             lambda ledger: ledger.inbox.stored(self.team, self.name, self._receiver.owner)
         )
@@ -301,10 +298,7 @@ class MessagingClient:
         route: str | None = None,
         role: str | None = None,
     ) -> None:
-        """Record the final state of message `id` (injected, uncertain or rejected); notify its sender.
-
-        With `stored`: the message was not typed after `injecting`, and waits again.
-        """
+        """Settle message `id`, as `Inbox.settle` says; notify its sender."""
 
         def settle(ledger: Ledger) -> str | None:
             return ledger.inbox.settle(self.team, self.name, id, state, detail, route=route, role=role)
@@ -320,10 +314,7 @@ class MessagingClient:
             ring_back(self._listener.tracker.home, self.team, sender, injected)
 
     async def roster(self, name: str | None = None) -> list[Presence]:
-        """Return all known agents of the team, by name; for agents of this home, always up to date.
-
-        name: return only this agent.
-        """
+        """Return all known agents of the team (`PresenceTracker.everybody`)."""
         return await self._listener.tracker.everybody(name)
 
     def is_here(self, name: str) -> bool:
@@ -384,7 +375,8 @@ class MessagingClient:
         ledger.outbox.expire()
         tracker = self._listener.tracker
         if self.connected and tracker.attendance(ledger).online(self.name):
-            tracker.limit_channels(ledger)
+            there = tracker.attendance(ledger)
+            ledger.channels.limit(self.team, lambda name: not (there.online(name) or self.is_here(name)))
         tracker.recover_dead(ledger)
         ledger.user_inbox.settle(tracker.is_alive)
         if random.random() * tracker.attendance(ledger).count() < 1:  # on average, one session
@@ -442,7 +434,6 @@ class MessagingClient:
             tasks.create_task(self._begin(transport, tasks))
 
     async def _begin(self, transport: MqttTransport, tasks: asyncio.TaskGroup) -> None:
-        """Subscribe, and then start the other `tasks` of a connection."""
         await transport.subscribe(topics.inbox_filter(self.team, self.name), 1, insist=True)
         await self._listener.begin(transport)
         self._status.connect(transport.endpoint.url)
@@ -469,7 +460,8 @@ class MessagingClient:
             yield
 
     async def _on_announced(self) -> None:
-        await self._listener.tracker.arrive(self._receiver.owner)
+        owner = self._receiver.owner
+        await self._ledger.run(lambda ledger: ledger.arrive(self.team, self.name, owner))
         await self._receiver.look()
 
 

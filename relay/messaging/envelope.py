@@ -105,7 +105,7 @@ class Envelope:
 class Receipt:
     """The state of message `id` at its receiver. sender: the message's sender, who gets the receipt.
 
-    route, role: as in Message; None from receivers with an older relay.
+    route, role: as in Message.
     """
 
     id: str

@@ -66,15 +66,10 @@ class NameRegistry:
         found = self._db.rows("SELECT team FROM registry WHERE key = ? ORDER BY team", *keys(name))
         return [team for (team,) in found]
 
-    def spelled(self, team: str, name: str) -> str | None:
-        """Return `name` as its owner spells it; None if `team` has never had it."""
-        found = self._db.rows("SELECT name FROM registry WHERE team = ? AND key = ?", *keys(team, name))
-        return found[0][0] if found else None
-
-    def known(self, team: str) -> list[str]:
-        """Return the names in `team`, sorted."""
-        query = "SELECT name FROM registry WHERE team = ? ORDER BY key"
-        return [name for (name,) in self._db.rows(query, *keys(team))]
+    def known(self, team: str, name: str | None = None) -> list[str]:
+        """Return the names in `team`, sorted, or only `name`, as its owner spells it."""
+        query = "SELECT name FROM registry WHERE team = ? AND key = ifnull(?, key) ORDER BY key"
+        return [known for (known,) in self._db.rows(query, *keys(team), name and names.key(name))]
 
 
 class Ledger(LedgerDatabase):

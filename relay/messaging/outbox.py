@@ -25,7 +25,7 @@ from relay.messaging.ledger_database import (
     mark,
     message_of,
 )
-from relay.messaging.runaway import WEEK, WINDOW, Limits, Pair, suspicion
+from relay.messaging.runaway import WEEK, WINDOW, Limits, suspicion
 from relay.messaging.transit import ASK, ELSEWHERE, PENDING, next_sequence, unblock
 from relay.place import REQUEST, Place
 
@@ -112,8 +112,8 @@ class Outbox:
                     )
                 why = None
                 if limits is not None:
-                    pair = Pair(facts.held, facts.released, facts.lately, broadcasts)
-                    why = suspicion(pair, limits, outgoing.depth)
+                    counted = sum(place > facts.released for place in broadcasts)
+                    why = suspicion(limits, facts.held, facts.lately, counted, outgoing.depth)
                 message = Message(
                     id=os.urandom(8).hex(),
                     sender=sender,
@@ -144,7 +144,6 @@ class Outbox:
         return {place for (place,) in self._db.rows(query, session, f"{REQUEST}/%")}
 
     def sent_for(self, session: str, place: Place) -> list[Message]:
-        """Return the messages that the session `session` sent for the directive or request at `place`."""
         query = f"SELECT {COLUMNS} FROM messages WHERE session = ? AND said = ? ORDER BY place"
         return [message_of(row) for row in self._db.rows(query, session, str(place))]
 
@@ -216,7 +215,7 @@ class Outbox:
                     (*row.values(), place),
                 )
                 released.append(message)
-            # Messages that these pairs have sent so far no longer count (runaway.Guard).
+            # Messages that these pairs have sent so far no longer count (`suspicion`).
             db.executemany(
                 "INSERT OR REPLACE INTO releases SELECT ?1, ?2, ?3, max(place) FROM messages "
                 f"WHERE {_PAIR} AND told IS NOT NULL",
@@ -233,7 +232,8 @@ class _Facts(NamedTuple):
     here:    the receiver is an agent of this home.
     turn:    the next turn in this home.
     sent_by: the owner of the sender's name. waiting: how many of its messages wait.
-    held, released, lately: as in runaway.Pair.
+    released: the place of the pair's last message when the user released held ones; 0: never.
+    held, lately: as for `suspicion`.
     """
 
     pair: tuple[str, ...]

@@ -133,15 +133,12 @@ class PresenceListener:
                 except LedgerError as error:
                     self.trouble(error)
                     await asyncio.sleep(_RETRY)
+            # The broker sends what it retained before its copy of our announcement, made after we subscribed.
             own = self.own_boot()
-            if any(each.presence.boot == own and not each.retained for each in batch):
-                self._say_informed()
+            informed = any(each.presence.boot == own and not each.retained for each in batch)
+            if informed and self._lock is not None and not os.fstat(self._lock).st_size:
+                os.write(self._lock, b"informed\n")
             await asyncio.sleep(WRITE_EVERY)
-
-    def _say_informed(self) -> None:
-        # The broker sends what it retained before its copy of our announcement, made after we subscribed.
-        if self._lock is not None and not os.fstat(self._lock).st_size:
-            os.write(self._lock, b"informed\n")
 
     def _take(self) -> bool:
         """Return True if this client must listen: no other client does, or all that do hang."""

@@ -9,7 +9,6 @@ A team of the same name exists on each broker separately; `bus_of` distinguishes
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Iterable, Iterator
 from operator import attrgetter
 from typing import Any
@@ -54,8 +53,10 @@ class Attendance:
     bus: str
     team: str
 
-    def hear(self, heard: Presence, age: float = 0.0) -> bool:
+    def hear(self, heard: Presence, age: float = 0.0) -> bool | None:
         """Record an announcement; return True if its agent has just appeared (come online, or restarted).
+
+        Return None, and record nothing, if it is a late one from an earlier connection.
 
         age: the seconds for which the broker had retained it; 0 for a live announcement.
         """
@@ -67,7 +68,7 @@ class Attendance:
             # never announced itself.
             later = heard.session == before.session != "" and heard.boot > before.boot
             if not (heard.online or known or later):
-                return False
+                return None
             if was_online and heard.online:
                 age = min(age, silence)  # its host's clock may be slow; it was heard since
         row = (self.bus, *keys(self.team, heard.name), *_shown(heard), self.db.now() - age)
@@ -82,10 +83,6 @@ class Attendance:
     def taken(self, name: str, owner: str | None) -> bool:
         """Return True if `name` is online and has an owner other than `owner`."""
         return self.online(name) and not self.online(name, owner)
-
-    def boot(self, name: str) -> str:
-        """Return the id of the connection on which `name` was last heard; "" if it never was."""
-        return "".join(found.boot for found, _ in self._find(name))
 
     def there(self, name: str) -> bool:
         """Return True if `name` is online in another home, or was a moment ago and has not ended."""
@@ -156,10 +153,6 @@ class PresenceTracker:
     name: str
     origin: str
 
-    async def arrive(self, owner: str | None) -> None:
-        """Record that this client's agent has its name. Raise LedgerError."""
-        await self.ledger.run(lambda ledger: ledger.arrive(self.team, self.name, owner))
-
     async def leave(self) -> None:
         """Send the messages for this client's agent to the home in which its name is. Raise LedgerError."""
 
@@ -191,11 +184,8 @@ class PresenceTracker:
             # A will has the channels that its agent was in when it connected; listeners know better.
             if elsewhere and (heard.online or each.retained):
                 ledger.channels.heard(self.team, heard.name, heard.channels)
-            if not each.retained:
-                heard = replace(heard, seen=time.time())
             appeared = there.hear(heard, each.age if each.retained else 0.0)
-            # A late announcement from an earlier connection does not tell who owns the name now.
-            if elsewhere and there.boot(heard.name) == heard.boot:
+            if elsewhere and appeared is not None:
                 self._note_owner(ledger, heard)
             seen = (heard.home or None, heard.owner or None)
             if (
@@ -242,11 +232,6 @@ class PresenceTracker:
             if not self.is_alive(self.team, name):
                 ledger.inbox.recover(self.team, name)
 
-    def limit_channels(self, ledger: Ledger) -> None:
-        """Expire the surplus channel messages that wait for absent members; a ledger job."""
-        there = self.attendance(ledger)
-        ledger.channels.limit(self.team, lambda name: not (there.online(name) or self._is_here(name)))
-
     async def everybody(self, name: str | None = None) -> list[Presence]:
         """Return all known agents of the team, by name, except finished runs.
 
@@ -255,10 +240,7 @@ class PresenceTracker:
         """
 
         def known(ledger: Ledger) -> list[Presence]:
-            if name is None:
-                registered = ledger.registry.known(self.team)
-            else:
-                registered = [each for each in [ledger.registry.spelled(self.team, name)] if each is not None]
+            registered = ledger.registry.known(self.team, name)
             everybody = self.attendance(ledger).roster(registered, name)
             ended = ledger.owners.ended(self.team)
             # No session may have heard the last agent of this home leave.

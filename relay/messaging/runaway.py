@@ -8,8 +8,6 @@ a message of a pair is held, later ones are held too, to keep the order.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from relay.dataclass import dataclass
 from relay.settings import Settings
 
@@ -38,38 +36,24 @@ class Limits:
 
     @classmethod
     def of(cls, settings: Settings) -> Limits:
-        """Return the limits that relay.toml sets."""
         runaway = (settings.runaway_rate, settings.runaway_depth, settings.runaway_broadcasts)
         return cls(*runaway, queue=settings.queue_limit, ttl=settings.expire_seconds)
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """The facts about a sender and a receiver that the guard judges.
+def suspicion(limits: Limits, held: bool, lately: int, broadcasts: int, depth: int) -> str | None:
+    """Return why a message must be held, for the user; None if it may be sent.
 
-    held:       messages of the pair are held.
-    released:   the place of the last message of the pair when the user released held ones; 0: never.
-    lately:     messages of the pair in WINDOW, and since.
-    broadcasts: the places of the sender's broadcasts in WINDOW; empty for a message to one receiver.
+    held:       messages of this sender to this receiver are held.
+    lately:     its messages to this receiver in WINDOW, since the user last released any.
+    broadcasts: likewise its broadcasts; 0 for a message to one receiver.
+    depth:      how many messages led to it since the user's last input.
     """
-
-    held: bool
-    released: int
-    lately: int
-    broadcasts: Sequence[int] = ()
-
-
-def suspicion(pair: Pair, limits: Limits, depth: int) -> str | None:
-    """Return why a message of `pair` must be held, for the user; None if it may be sent.
-
-    depth: how many messages led to it since the user's last input.
-    """
-    if pair.held:
+    if held:
         return "earlier messages of this pair are held"
     if limits.depth and depth > limits.depth:
         return f"{depth} messages led to it since the user's last input"
-    if limits.rate and pair.lately >= limits.rate:
+    if limits.rate and lately >= limits.rate:
         return f"{limits.rate} messages of this pair within {WINDOW:.0f} s"
-    if limits.broadcasts and sum(place > pair.released for place in pair.broadcasts) >= limits.broadcasts:
+    if limits.broadcasts and broadcasts >= limits.broadcasts:
         return f"{limits.broadcasts} broadcasts of this sender within {WINDOW:.0f} s"
     return None

@@ -45,8 +45,13 @@ ELSEWHERE = "state = 'stored' AND ask IS NOT NULL"
 _DUE = f"({PENDING} OR (here AND due IS NOT NULL))"  # in transit, or its copy is not published yet
 
 _SENDER = "team = ? AND sender_key = ?"
-_RECEIVER = "team = ?1 AND to_key = ?2 AND (owner IS NULL OR ?3 IS NULL OR owner = ?3)"
+_RECEIVER = "team = ? AND to_key = ? AND (owner IS NULL OR owner = ifnull(?, owner))"
 _STREAM = f"{_SENDER} AND to_key = ? AND priority = ? AND owner IS ?"
+_BASE = (  # the first unconfirmed sequence in the stream of a message
+    "(SELECT min(sequence) FROM messages AS each WHERE each.team = messages.team "
+    "AND each.sender_key = messages.sender_key AND each.to_key = messages.to_key "
+    f"AND each.priority = messages.priority AND each.owner IS messages.owner AND {PENDING})"
+)
 
 
 class Transit:
@@ -75,19 +80,20 @@ class Transit:
         """
         now = self._db.now()
         who = keys(team, sender)
-        due = f"FROM messages WHERE {_SENDER} AND {PENDING} AND due <= ?"
+        due = f"{_SENDER} AND {PENDING} AND due <= ?"
         # Look without a write lock first: most wake-ups find nothing.
-        if not self._db.rows(f"SELECT 1 {due} LIMIT 1", *who, now):
+        if not self._db.rows(f"SELECT 1 FROM messages WHERE {due} LIMIT 1", *who, now):
             return []
         with self._db.transaction() as db:
-            bases = _bases(db, who, now)
+            beyond = f"sequence >= {_BASE} + {WINDOW}"
+            db.execute(f"UPDATE messages SET due = NULL WHERE {due} AND {beyond}", (*who, now))
             rows = self._db.rows(
-                f"SELECT {COLUMNS}, to_key, owner, sequence, attempts, home, place {due} "
-                "ORDER BY priority, place LIMIT ?",
+                f"SELECT {COLUMNS}, owner, sequence, {_BASE}, attempts, home, place FROM messages "
+                f"WHERE {due} ORDER BY priority, place LIMIT ?",
                 *(*who, now, limit),
             )
             envelopes = []
-            for *fields, to_key, owner, sequence, attempts, may_have_it, place in rows:
+            for *fields, owner, sequence, base, attempts, may_have_it, place in rows:
                 if size <= 0:
                     break
                 message = message_of(fields)
@@ -98,7 +104,6 @@ class Transit:
                     "UPDATE messages SET attempts = attempts + 1, due = ?, home = ? WHERE place = ?",
                     (None if wait is None else now + wait, target, place),
                 )
-                base = bases[to_key, message.priority.rank, owner]
                 ttl = None if message.expires is None else max(0.0, message.expires - now)
                 envelopes.append(Envelope(message, self._db.origin, sequence, base, ttl, target, owner))
         return envelopes
@@ -173,18 +178,16 @@ class Transit:
         confirmed, become uncertain: sent again, they might be given to it twice.
         """
         pair = (*keys(team, receiver), owner)
-        pending = f"FROM messages WHERE {_RECEIVER} AND {PENDING}"
-        senders = [sender for (sender,) in self._db.rows(f"SELECT DISTINCT sender {pending}", *pair)]
+        pending = f"{_RECEIVER} AND {PENDING}"
+        query = f"SELECT DISTINCT sender FROM messages WHERE {pending}"
+        senders = [sender for (sender,) in self._db.rows(query, *pair)]
         if not senders:  # as for most agents that appear
             return []
         with self._db.transaction() as db:
             if home is not None:
                 self._give_up(pair, receiver, home)
-            db.execute(
-                "UPDATE messages SET due = ?4, attempts = min(attempts, 1) "
-                f"{pending.removeprefix('FROM messages ')}",
-                (*pair, self._db.now()),
-            )
+            now = f"UPDATE messages SET due = ?, attempts = min(attempts, 1) WHERE {pending}"
+            db.execute(now, (self._db.now(), *pair))
         return senders
 
     def begin(self, team: str, receiver: str, owner: str | None = None) -> None:
@@ -229,22 +232,13 @@ class Transit:
     def _give_up(self, pair: tuple[str | None, ...], receiver: str, home: str) -> None:
         """Make the messages uncertain that the receiver may have received in another home than `home`."""
         detail = f"{receiver} was on another host, and may have received it there"
-        elsewhere = f"SELECT id FROM messages WHERE {_RECEIVER} AND {PENDING} AND home <> ?4"
+        elsewhere = f"{_RECEIVER} AND {PENDING} AND home <> ?"
         with self._db.transaction() as db:
-            for id in self._db.rows(elsewhere, *pair, home):
-                advance(db, "id = ?", id, State.UNCERTAIN, detail)
+            advance(db, elsewhere, (*pair, home), State.UNCERTAIN, detail)
 
     def sent(self, ids: Collection[str]) -> None:
-        # Look without a write lock first: many have arrived by now.
-        these = f"id IN ({', '.join('?' * len(ids))})"
-        if not self._db.rows(f"SELECT 1 FROM messages WHERE {these} AND state = 'queued' LIMIT 1", *ids):
-            return
-        with self._db.transaction() as db:
-            db.executemany(
-                "UPDATE messages SET state = 'sent', told = 'sent', detail = NULL "
-                "WHERE id = ? AND state = 'queued'",
-                [(id,) for id in ids],
-            )
+        queued = f"id IN ({', '.join('?' * len(ids))}) AND state = 'queued'"  # many have arrived by now
+        mark(self._db, "state = 'sent', told = 'sent', detail = NULL", queued, *ids)
 
     def hindered(self, team: str, sender: str, why: str) -> None:
         queued = f"{_SENDER} AND {PENDING} AND state = 'queued'"
@@ -300,42 +294,10 @@ def unblock(db: sqlite3.Connection, ids: Iterable[str], now: float) -> None:
         _slide(db, stream, now)
 
 
-def _base(db: sqlite3.Connection, stream: Iterable[Any]) -> int | None:
-    """Return the first unconfirmed sequence of a stream (the columns of _STREAM)."""
-    query = f"SELECT min(sequence) FROM messages WHERE {_STREAM} AND {PENDING}"
-    base: int | None = db.execute(query, (*stream,)).fetchone()[0]
-    return base
-
-
-def _bases(
-    db: sqlite3.Connection, who: tuple[str, ...], now: float
-) -> dict[tuple[str, int, str | None], int]:
-    """Return the bases of the streams of `who` (team, sender) in which something is due.
-
-    Messages due beyond their windows are deferred.
-    """
-    bases: dict[tuple[str, int, str | None], int] = {}
-    query = (
-        f"SELECT DISTINCT to_key, priority, owner FROM messages WHERE {_SENDER} AND {PENDING} AND due <= ?"
-    )
-    # Two queries in one: an index gives either end at once, but not both.
-    span = f"(SELECT {{}}(sequence) FROM messages WHERE {_STREAM} AND {PENDING})"
-    for stream in db.execute(query, (*who, now)).fetchall():
-        ends = f"SELECT {span.format('min')}, {span.format('max')}"
-        base, last = db.execute(ends, (*who, *stream) * 2).fetchone()
-        bases[stream] = base
-        if last >= base + WINDOW:
-            db.execute(
-                f"UPDATE messages SET due = NULL WHERE {_STREAM} AND {PENDING} AND sequence >= ? "
-                "AND due IS NOT NULL",
-                (*who, *stream, base + WINDOW),
-            )
-    return bases
-
-
 def _slide(db: sqlite3.Connection, stream: Iterable[Any], now: float) -> int | None:
     """Make the waiting messages in a stream's window due; return its base (None: nothing is pending)."""
-    base = _base(db, stream)
+    query = f"SELECT min(sequence) FROM messages WHERE {_STREAM} AND {PENDING}"
+    base: int | None = db.execute(query, (*stream,)).fetchone()[0]
     if base is not None:
         db.execute(
             f"UPDATE messages SET due = ? WHERE {_STREAM} AND {PENDING} AND due IS NULL AND sequence < ?",

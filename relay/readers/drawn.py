@@ -123,8 +123,8 @@ class DrawnText:
         self._drained = Drained(drained, state["lost"])
         self._stale, self._region, self.scrolls = state["flags"]
         self._again = set(state["again"])
-        self._frames.extend(state.get("frames", ()))  # an earlier relay saved none
-        self._unread = state.get("unread", math.inf)
+        self._frames.extend(state["frames"])
+        self._unread = state["unread"]
 
     def _drain(self) -> Drained:
         """Return what has scrolled off since the last look."""

@@ -145,7 +145,6 @@ class Echo:
 
 
 def _begins(a: str, b: str) -> bool:
-    """Return True if one begins with the other."""
     return a.startswith(b) or b.startswith(a)
 
 

@@ -315,7 +315,6 @@ class _Form(NamedTuple):
     fence: int = -1
 
     def after(self, line: PageLine) -> _Form:
-        """Return the form as it continues below `line`."""
         column = len(line.text) - len(line.text.lstrip())
         if not line.text[column:].startswith(("```", "~~~")) or self.fence not in (-1, column):
             return self

@@ -185,7 +185,6 @@ class Cast:
         return self.header.part > 1
 
     def reader(self, mark: Mark | None = None) -> CastReader:
-        """Return a reader of the events after `mark`, or of all events."""
         return CastReader(self, mark or Mark())
 
 

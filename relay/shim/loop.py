@@ -74,7 +74,6 @@ class Loop:
         self._ready.pop(fd, None)
 
     def later(self, seconds: float, call: Callable[[], None]) -> Timer:
-        """Schedule `call` in `seconds`."""
         timer = Timer(time.monotonic() + seconds, call)
         self._timers.append(timer)
         return timer

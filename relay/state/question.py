@@ -23,7 +23,8 @@ from collections.abc import Callable, Collection, Sequence
 from itertools import pairwise
 
 from relay import lazy_re
-from relay.dataclass import dataclass
+from relay.agents.profile import Profile
+from relay.dataclass import dataclass, replace
 from relay.errors import UsageError
 from relay.state.agent_terminal import AgentTerminal
 
@@ -43,15 +44,8 @@ _SIDED = lazy_re.compile(r"^\s*[│┃║]")
 _BESIDE = lazy_re.compile(r"\s{3,}")  # a column beside the options
 _OPTION = lazy_re.compile(r"^(?P<lead>\s*(?P<mark>[❯›●▶➤>]?)\s*)(?P<number>\d{1,2})[.)]\s*(?P<text>\S.*)$")
 _MARKED = lazy_re.compile(r"^(?P<lead>\s*[❯›●▶➤>] )(?P<text>\S.*)$")
-_ARROWS = lazy_re.compile(r"(?:⇆|↑/?↓) select\b.*\benter\b")  # a row that names a menu's keys
 _LABEL = lazy_re.compile(r"\S+(?: \S+)*")
 _BUTTONS = lazy_re.compile(r"^\W*(?P<labels>\S+(?: \S+)*(?: {3}(?!ctrl\+)\S+(?: \S+)*)+)")
-_FREE = lazy_re.compile(
-    r"^(type something|enter a custom value|other \(type your answer"
-    r"|(no, and )?tell \w+ what to (change|do))\b",
-    re.IGNORECASE,
-)
-_INPUT = ">"  # qwen draws this instead once the option is selected
 _CHECKBOX = lazy_re.compile(r"^(\[.?\]|[☐☒☑])")
 _KEYED = lazy_re.compile(r"\((?P<key>\w)\)(?P<rest>[\w']*)")  # (Y)es/(N)o/(D)on't ask again
 _SHOWN_KEY = lazy_re.compile(r"\((?P<key>[A-Za-z]|esc)\)$")  # after an option of a menu
@@ -76,24 +70,21 @@ class ScreenQuestion:
     options:  the possible answers, by number.
     selected: the number of the option that a menu's mark points at; 0 for a one-line question.
     across:   the options are side by side.
+    free:     the option that takes a text, or None.
     """
 
     lines: tuple[str, ...]
     options: tuple[Option, ...] = ()
     selected: int = 0
     across: bool = False
+    free: Option | None = None
 
     @property
     def token(self) -> str:
-        """A digest of the question, independent of the selected option."""
-        options = (_INPUT if _is_input(each.text) else each.text for each in self.options)
+        """A digest of the question, independent of the selected option, and of a text in it."""
+        options = ("" if each == self.free else each.text for each in self.options)
         said = "\0".join((*self.lines, *options))
         return hashlib.sha256(said.encode(errors="replace")).hexdigest()[:8]
-
-    @property
-    def free(self) -> Option | None:
-        """The option that takes free text, or None."""
-        return next((each for each in self.options if _is_input(each.text)), None)
 
     def choose(self, choice: str) -> Option:
         """Return the option that `choice` names, ignoring case.
@@ -138,47 +129,54 @@ def _listed(options: Sequence[Option], last: str = ", ") -> str:
     return last.join(filter(None, [", ".join(first), end]))
 
 
-def _is_input(text: str) -> bool:
-    return text == _INPUT or text.startswith(f"{_INPUT} ") or _FREE.match(text) is not None
-
-
 Background = Callable[[int, int], int | None]
 """Returns the background of the cell in a column and a row, zero-based; None for the terminal's own."""
 
 
-def find(rows: Sequence[str], unfinished: str, background: Background = lambda x, y: None) -> ScreenQuestion:
+def find(
+    rows: Sequence[str],
+    unfinished: str,
+    profile: Profile,
+    background: Background = lambda x, y: None,
+) -> ScreenQuestion:
     """Return the menu on the screen, or else the question on the cursor's line, `unfinished`, and above.
 
-    A menu may be quoted above: the lowest counts.
+    A menu may be quoted above: the lowest counts. profile: the agent's, which knows its menus.
     """
     plain = [_unboxed(row) for row in rows]
     options = [_OPTION.match(row) for row in plain]
     marked = max((y for y, option in enumerate(options) if option and option["mark"]), default=-1)
-    keys = max((y for y, row in enumerate(plain) if _ARROWS.search(row)), default=-1)
+    keys, drawn = -1, dict[str, str]()
+    for y, row in enumerate(plain):
+        for found in filter(None, (each.search(row) for each in profile.menu_keys)):
+            keys, drawn = y, found.groupdict("")
     menu = None
     if keys <= marked:
         menu = _menu(rows, plain, marked)
-    elif "⇆ select" in plain[keys]:
+    elif drawn.get("across"):
         menu = _buttons(rows, plain, keys, background)
-    elif "toggle" not in plain[keys]:  # otherwise it allows several choices
+    elif not drawn.get("several"):
         numbers = [(y, each["number"]) for y, each in enumerate(options[:keys]) if each]
         lit = [y for y, number in numbers if _lit(background, rows[y].index(number), y)]
         menu = _menu(rows, plain, lit[0]) if len(lit) == 1 else _list(rows, plain, keys)
-    return menu or _line(rows, unfinished)
+    if menu is None:
+        return _line(rows, unfinished)
+    texts = (each for each in menu.options if any(known.search(each.text) for known in profile.text_options))
+    return replace(menu, free=next(texts, None))
 
 
-def on(terminal: AgentTerminal) -> ScreenQuestion:
+def on(terminal: AgentTerminal, profile: Profile) -> ScreenQuestion:
     """Return the question that `terminal` shows (`find`)."""
-    return find(terminal.screen_text(), terminal.unfinished(), terminal.background)
+    return find(terminal.screen_text(), terminal.unfinished(), profile, terminal.background)
 
 
-def drawn(terminal: AgentTerminal, matched: Collection[str] = ()) -> tuple[str, ...]:
+def drawn(terminal: AgentTerminal, profile: Profile, matched: Collection[str] = ()) -> tuple[str, ...]:
     """Return the rows of the question on `terminal`, including options; () if there are none.
 
     matched: rows by which it is known to be a question; without readable options, it begins with these.
     """
     rows = terminal.screen_text()
-    asked = on(terminal)
+    asked = on(terminal, profile)
     options = tuple(f"{each.number}. {each.text}" for each in asked.options)
     if options:
         return asked.lines + options

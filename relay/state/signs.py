@@ -164,7 +164,6 @@ def _is_said(row: _Row, bullets: str) -> bool:
 
 
 def _dialog(rows: Sequence[_Row], y: int, bullets: str, loose: bool) -> str:
-    """Return the name of the sign of a dialog in row `y`, or ""."""
     if rows[y].sign:
         return rows[y].sign
     if _numbered(rows, y, bullets):

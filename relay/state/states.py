@@ -82,7 +82,6 @@ class AgentState:
         self.look()
 
     def end(self) -> None:
-        """Record that the agent's process has ended."""
         self._ended = True
         self.look()
 

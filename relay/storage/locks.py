@@ -30,7 +30,6 @@ def open_lock(path: StrPath) -> int:
 
 
 def try_lock(descriptor: int, *, shared: bool = False) -> bool:
-    """Take the lock if it is free; return True if it was taken."""
     try:
         fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -12,17 +12,14 @@ import os
 import sqlite3
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
-from relay.dataclass import dataclass, field
+from relay.dataclass import dataclass
 from relay.errors import RelayError
 from relay.storage.files import make_private
 from relay.storage.turns import Turns
-
-if TYPE_CHECKING:
-    pass
 
 _WAL_EVERY = 0.005  # seconds between two attempts to switch a file to WAL
 
@@ -39,32 +36,11 @@ class Schema:
     """The tables of a database.
 
     version: PRAGMA user_version of a database with these tables; 0 is an empty file.
-    tables:  statements that fill an empty database.
-    indexes: statements that create the indexes, which a migration drops and recreates.
-    steps:   statements that migrate the tables of a version to those of the next one, by version; without
-             them, older tables are a WrongVersion.
+    tables:  statements that create them and their indexes in an empty database.
     """
 
     version: int
     tables: Sequence[str]
-    indexes: Sequence[str] = ()
-    steps: Mapping[int, Sequence[str]] = field(default_factory=dict)
-
-    def install(self, db: sqlite3.Connection) -> None:
-        """Create the tables in an empty database, or migrate older ones, within a transaction."""
-        found = user_version(db)
-        if found not in {0, *self.steps}:
-            raise WrongVersion(found)
-        if found == 0:
-            statements = [*self.tables, *self.indexes]
-        else:
-            named = "SELECT name FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL"
-            statements = [f"DROP INDEX {index}" for (index,) in db.execute(named)]
-            statements += [each for step in range(found, self.version) for each in self.steps[step]]
-            statements += self.indexes
-        for statement in statements:
-            db.execute(statement)
-        db.execute(f"PRAGMA user_version = {self.version}")
 
 
 class WrongVersion(Exception):
@@ -89,7 +65,7 @@ class Database:
     """True if many processes write the file, so they take turns."""
 
     def __init__(self, path: Path) -> None:
-        """Open the file at `path`; create it (0600), or migrate its tables, if needed."""
+        """Open the file at `path`; create it (0600) and its tables if needed."""
         _refuse_event_loop()
         self.path = path
         self._file: tuple[int, int] | None = None
@@ -331,10 +307,11 @@ class Database:
         db = self._connection
         self._use_wal()
         db.execute("PRAGMA synchronous = NORMAL")
-        if user_version(db) < self.schema.version:  # otherwise write nothing, and wait for no lock
+        if user_version(db) == 0:  # otherwise write nothing, and wait for no lock
             with self.transaction():
-                if user_version(db) < self.schema.version:  # no other process was faster
-                    self.schema.install(db)
+                if user_version(db) == 0:  # no other process was faster
+                    for statement in (*self.schema.tables, f"PRAGMA user_version = {self.schema.version}"):
+                        db.execute(statement)
         if (found := user_version(db)) != self.schema.version:
             raise WrongVersion(found)
 

@@ -163,7 +163,6 @@ class Repository:
         return found
 
     def checkout(self, path: Path) -> Checkout | None:
-        """Return the worktree at `path`, None if there is none."""
         real = os.path.realpath(path)
         return next((each for each in self.checkouts() if os.path.realpath(each.path) == real), None)
 

@@ -432,7 +432,6 @@ class AgentWorktree:
         return ""
 
     def _source(self) -> Path:
-        """Return the worktree from which files are copied."""
         top, main = self._repository.top, self._repository.main
         if top is not None and not _same(top, self._path):
             return top

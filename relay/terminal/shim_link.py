@@ -127,7 +127,6 @@ class ShimLink:
         self._hear_soon()  # what came with the hello
 
     def ready(self) -> None:
-        """Tell the shim that this session is ready."""
         self.ring.words[ring.READY_SINCE] = time.monotonic_ns()
         self.ring.words[ring.READY] = self.hello.generation
 
@@ -344,7 +343,6 @@ class _Lines:
         return self._lines.popleft() if self._lines else None
 
     def put_back(self, lines: list[dict[str, Any]]) -> None:
-        """Make `lines` the next ones."""
         self._lines.extendleft(reversed(lines))
 
     def receive(self, timeout: float | None) -> bool:

@@ -122,7 +122,6 @@ class StatusRecords:
         return True
 
     def root(self) -> StatusRecord | None:
-        """Return the record of the program as a whole."""
         return self._records.get("")
 
     def all(self) -> tuple[StatusRecord, ...]:

@@ -19,7 +19,6 @@ SCREEN, OUTPUT = "screen", "output"
 
 
 def pack(show: str, data: bytes, **fields: Any) -> bytes:
-    """Return one part of the stream."""
     return json.dumps({"show": show, "size": len(data), **fields}).encode() + b"\n" + data
 
 

@@ -103,7 +103,6 @@ class Looks(threading.Thread):
             self._now.wait(max(LOOK_EVERY, SHARE * (time.process_time() - began)))
 
     def now(self) -> None:
-        """Look again at once."""
         self._now.set()
 
     def stop(self) -> None:

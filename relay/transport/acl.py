@@ -35,7 +35,7 @@ def nats_users(agents: Iterable[Credentials]) -> list[dict[str, Any]]:
             "allowed_connection_types": ["MQTT"],
             "permissions": {
                 what: {"allow": [_subject(topic) for topic in allowed]}
-                for what, allowed in topics.grants(agent.team, agent.name)._asdict().items()
+                for what, allowed in topics.grants(agent.team, agent.name).items()
             },
         }
         for agent in agents
@@ -54,7 +54,7 @@ def mosquitto(agents: Iterable[Credentials]) -> str:
     """
     blocks = [_MADE]
     for agent in agents:
-        publish, subscribe = topics.grants(agent.team, agent.name)
+        publish, subscribe = topics.grants(agent.team, agent.name).values()
         lines = [f"user {agent.user}", *(f"topic write {topic}" for topic in publish)]
         lines += [f"topic read {topic}" for topic in subscribe]
         blocks.append("".join(f"{line}\n" for line in lines))

@@ -57,7 +57,7 @@ class Announcer:
     def announcement(self, *, online: bool) -> tuple[str, bytes]:
         """Return topic and payload. online: False for a goodbye, or the will of the current connection."""
         whose = (self.boot, self.session, self.home, self._host)
-        rest = (self._interval(), tuple(self._channels), self.owner, self._over)
+        rest = (presence.interval(self._crowd), tuple(self._channels), self.owner, self._over)
         said = Presence(self.name, online, time.time(), *whose, *rest)
         return topics.presence(self.team, self.name), presence.encode(said)
 
@@ -83,11 +83,8 @@ class Announcer:
             await transport.publish(*self.announcement(online=True), retain=True)
             await announced()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._interval()):
+                async with asyncio.timeout(presence.interval(self._crowd)):
                     await self._again.wait()
-
-    def _interval(self) -> float:
-        return presence.interval(self._crowd)
 
     def again(self) -> None:
         """Announce again at once: something has changed, or a false announcement was heard."""

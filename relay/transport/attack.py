@@ -67,7 +67,6 @@ class Ear:
             self._news.set()
 
     async def hears(self, token: bytes, seconds: float) -> bool:
-        """Return True if `token` arrives in time."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while token not in self.heard and not self.deaf:
@@ -83,6 +82,20 @@ class Ear:
         if not await self.hears(fence, _ANSWER_SECONDS) and not self.deaf:
             raise BrokerError(f"a message published to {self.own} did not arrive. Try again.")
         await asyncio.sleep(SETTLE_SECONDS)
+
+
+@contextlib.asynccontextmanager
+async def listening(endpoint: Endpoint, agent: Credentials, login: Login | None = None) -> AsyncIterator[Ear]:
+    """Yield a connection of `agent` that listens to its inbox and its team's presence. Raise BrokerError.
+
+    login: of the connection; by default, one beside its real ones.
+    """
+    presences = topics.presence_filter(agent.team)
+    async with (
+        connected(endpoint, login or beside(endpoint, agent)) as transport,
+        hearing(transport, agent, presences) as ear,
+    ):
+        yield ear
 
 
 @contextlib.asynccontextmanager
@@ -248,9 +261,7 @@ class Attack:
     def _mouth(self, agent: Credentials) -> contextlib.AbstractAsyncContextManager[MqttTransport]:
         return connected(self._endpoint, beside(self._endpoint, agent))
 
-    @contextlib.asynccontextmanager
-    async def _ear(self, agent: Credentials, mailbox: Login | None = None) -> AsyncIterator[Ear]:
-        """Yield a connection of `agent` that listens to its inbox and its team's presence."""
-        login, presences = mailbox or beside(self._endpoint, agent), topics.presence_filter(agent.team)
-        async with connected(self._endpoint, login) as mouth, hearing(mouth, agent, presences) as ear:
-            yield ear
+    def _ear(
+        self, agent: Credentials, mailbox: Login | None = None
+    ) -> contextlib.AbstractAsyncContextManager[Ear]:
+        return listening(self._endpoint, agent, mailbox)

@@ -28,22 +28,34 @@ import os
 import secrets
 import select
 import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from relay.errors import BrokerError
 from relay.home import Home, private_directory
 from relay.storage.files import write_private
 from relay.storage.locks import is_held, locked, open_lock, try_lock, wait_lock
-from relay.transport import broker_supervisor, broker_watch, nats, nats_streams
+from relay.transport import acl, broker_supervisor, broker_watch, nats_streams
 from relay.transport.credentials import Credentials, CredentialStore
 from relay.transport.endpoint import Endpoint
 
 LINGER = 60.0
 """Seconds that an on-demand broker outlives its last user."""
+
+HOST = "127.0.0.1"
+SERVICE = "relay"
+"""The supervisor's user; an agent's user contains a slash."""
+
+_MAX_STORE = 1 << 20  # bytes in files, which stay unused: the streams are in memory
+_MAX_PAYLOAD = 1 << 20  # bytes; our largest is envelope.MAX_PAYLOAD, less than half of it
+_MAX_UNACKNOWLEDGED = 128  # messages in flight to one client, which acknowledges each on arrival
+_WRITE_SECONDS = 3  # for one client's backlog; then it is disconnected, and reconnects
+_ACKNOWLEDGES = 3  # seconds; messages that the broker had to drop count as unacknowledged until then
+_SESSION_SECONDS = 60  # for which the broker keeps mail of a lost client; ours waits in the ledger
 
 _PACKAGES = str(Path(__file__).parents[2])
 _ELECTION_SECONDS = 15.0
@@ -227,17 +239,72 @@ def _launch(home: Home, alive: int, port: int | None, *, foreground: bool) -> su
 
 def _configure(home: Home, wanted: int | None) -> None:
     """Write the configuration of a broker that listens on the port `wanted`, or on a free one."""
-    if wanted is not None and not nats.is_free(wanted):
+    if wanted is not None and not _is_free(wanted):
         raise BrokerError(
-            f"port {wanted} on {nats.HOST} is in use by another program. Choose another port, leave it out "
+            f"port {wanted} on {HOST} is in use by another program. Choose another port, leave it out "
             "(relay then picks a free one), or stop that program."
         )
-    port = wanted or nats.free_port(_config(home))
-    write_private(_config(home), _render(home, port))
+    write_private(_config(home), _render(home, wanted or _free_port(home), _store(home).all()))
 
 
-def _render(home: Home, port: int) -> str:
-    return nats.render(_store(home).all(), port, _password(home))
+def _free_port(home: Home) -> int:
+    """Return the last broker's port, where sessions look for the next one; another port if it is taken."""
+    try:
+        last = int(json.loads(_config(home).read_bytes())["mqtt"]["port"])
+    except (OSError, ValueError, KeyError, TypeError):
+        last = 0
+    if last and _is_free(last):
+        return last
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # like nats-server: TIME_WAIT is free
+        try:
+            probe.bind((HOST, port))
+        except (OSError, OverflowError):
+            return False
+        return True
+
+
+def _render(home: Home, port: int, agents: Iterable[Credentials]) -> str:
+    """Return the configuration of nats-server: one line of JSON, which is valid in its format, users last.
+
+    https://docs.nats.io/running-a-nats-service/configuration. It has no path, but keeps its store where it
+    runs: nats-server reads JSON as its own format, in which a string cannot have every character.
+    """
+    service = {
+        "user": SERVICE,
+        "password": _password(home),
+        "allowed_connection_types": ["STANDARD"],
+        "permissions": {what: {"allow": subjects} for what, subjects in nats_streams.SUBJECTS.items()},
+    }
+    return json.dumps(
+        {
+            "server_name": "relay",
+            "host": HOST,
+            "port": -1,
+            "max_payload": _MAX_PAYLOAD,
+            "write_deadline": f"{_WRITE_SECONDS}s",
+            "mqtt": {
+                "host": HOST,
+                "port": port,
+                "consumer_memory_storage": True,
+                "consumer_inactive_threshold": f"{_SESSION_SECONDS}s",
+                "ack_wait": f"{_ACKNOWLEDGES}s",
+                "max_ack_pending": _MAX_UNACKNOWLEDGED,
+            },
+            "jetstream": {
+                "store_dir": ".",
+                "max_memory_store": 2 * nats_streams.MAX_MEMORY,
+                "max_file_store": _MAX_STORE,
+            },
+            "authorization": {"users": [service, *acl.nats_users(agents)]},
+        }
+    )
 
 
 def _password(home: Home) -> str:
@@ -251,7 +318,7 @@ def _password(home: Home) -> str:
 
 def greet(home: Home) -> None:
     """Log in to the running broker, and have it deliver a message. Raise BrokerError."""
-    address, login = (nats.HOST, native_port(home) or 0), (nats.SERVICE, _password(home))
+    address, login = (HOST, native_port(home) or 0), (SERVICE, _password(home))
     try:
         nats_streams.greet(address, login, broker_watch.ANSWER_SECONDS)
     except (OSError, ValueError) as error:
@@ -267,7 +334,8 @@ def _is_admitted(home: Home, port: int, agent: Credentials) -> bool:
     except OSError:
         return False
     current = found is not None and found[1].get("config") == _digest(text)
-    return current and nats.admits(text, agent, port, _password(home))
+    settings, user = _render(home, port, []).removesuffix("]}}"), json.dumps(acl.nats_users([agent])[0])
+    return current and text.startswith(settings) and user in text
 
 
 def _reload(home: Home, endpoint: Endpoint | None) -> Endpoint | None:
@@ -279,7 +347,7 @@ def _reload(home: Home, endpoint: Endpoint | None) -> Endpoint | None:
     found = _read_endpoint(home)
     if endpoint is None or endpoint.pid is None or found is None:
         return None
-    text = _render(home, endpoint.port)
+    text = _render(home, endpoint.port, _store(home).all())
     digest = _digest(text)
     if found[1].get("config") == digest:
         return None

@@ -89,7 +89,10 @@ def main(arguments: list[str]) -> int:
         os.write(int(report), b"ready\n")
         os.close(int(report))
         watch = BrokerWatch(broker, (wanted["host"], native), login, log, directory)
-        _start_watch(watch)
+        # In a thread that gets no signals: the main thread waits for them.
+        signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+        threading.Thread(target=watch.run, daemon=True).start()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
         _wait_unused(float(linger))
     except Ended:
         pass
@@ -141,13 +144,6 @@ def _wait_for(log: int, said: bytes, start: int, pattern: bytes = b"") -> re.Mat
     if found := re.search(pattern, printed):
         return found
     raise ValueError("nats-server does not say where it listens")
-
-
-def _start_watch(watch: BrokerWatch) -> None:
-    """Watch the broker in a thread that gets no signals: the main thread waits for them."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
-    threading.Thread(target=watch.run, daemon=True).start()
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
 
 
 def _wait_unused(linger: float) -> None:

@@ -92,7 +92,6 @@ class CredentialStore:
         return _read(path)
 
     def find(self, team: str, name: str) -> Credentials | None:
-        """Return the credentials of `name` in `team`; None if there are none."""
         path = self._path(team, name)
         return _read(path) if path.exists() else None
 

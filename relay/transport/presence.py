@@ -40,7 +40,7 @@ _PER_SECOND = 4.0  # announcements that a home's listener hears in a large team
 class Presence:
     """An announcement of an agent, or what is known about it.
 
-    seen:     seconds since the epoch, 0 if it was not heard in this run.
+    seen:     when it was announced, by its host's clock (seconds since the epoch); 0: never.
     boot:     the id of its connection; in one session, later ids are greater.
     session:  the id of the run of its messaging client, which may connect many times.
     home:     the origin of its home's ledger; host: the name of its machine.

@@ -10,13 +10,13 @@ import asyncio
 import contextlib
 import ipaddress
 import secrets
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 
 from relay.dataclass import replace
 from relay.errors import BrokerError
 from relay.names import DEFAULT_TEAM
 from relay.transport import mqtt, nats_streams, topics
-from relay.transport.attack import Attack, Ear, beside, hearing, token
+from relay.transport.attack import Attack, Ear, beside, hearing, listening, token
 from relay.transport.credentials import Credentials, Login, anybody, for_endpoint
 from relay.transport.endpoint import Endpoint
 from relay.transport.mqtt import LoginRefused, accepts, connected
@@ -144,7 +144,7 @@ async def _one_bus(working: Sequence[tuple[Endpoint, Credentials]], count: int) 
     first, *others = working
     for endpoint, agent in others:
         try:
-            async with _listening(*first) as mouth, _listening(endpoint, agent) as ear:
+            async with listening(*first) as mouth, listening(endpoint, agent) as ear:
                 if mouth.own != ear.own or not await _passes(mouth, ear):
                     how = f"messages published at {first[0].url} do not arrive at {endpoint.url}"
                     what = "they are different brokers, so agents on one receive nothing from the other."
@@ -168,12 +168,6 @@ async def _reach(endpoint: Endpoint) -> None:
         why = f"no connection to the broker at {endpoint.url} ({error.strerror or error})."
         raise BrokerError(f"{why} Check the host and port, and that the broker is running.") from None
     writer.transport.abort()
-
-
-@contextlib.asynccontextmanager
-async def _listening(endpoint: Endpoint, agent: Credentials) -> AsyncIterator[Ear]:
-    async with connected(endpoint, beside(endpoint, agent)) as transport, hearing(transport, agent) as ear:
-        yield ear
 
 
 async def _passes(mouth: Ear, ear: Ear) -> bool:

@@ -11,7 +11,6 @@ reads a dot as its own level separator.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
 
 from relay import names
 from relay.dataclass import dataclass
@@ -36,20 +35,12 @@ class PresenceTopic:
     name: str
 
 
-class Grants(NamedTuple):
-    """The topic filters to which an agent may publish and subscribe."""
-
-    publish: tuple[str, ...]
-    subscribe: tuple[str, ...]
-
-
 @lru_cache(1024)
 def level(name: str) -> str:
     return names.key(name).replace(".", "~")
 
 
 def inbox(team: str, to: str, sender: str) -> str:
-    """Return the topic on which `sender` publishes for `to`."""
     return f"{ROOT}/{level(team)}/agents/{level(to)}/inbox/{level(sender)}"
 
 
@@ -77,9 +68,9 @@ def parse(topic: str) -> InboxTopic | PresenceTopic | None:
     return None
 
 
-def grants(team: str, name: str) -> Grants:
-    """Return the rights of the agent `name` of `team` on a broker."""
-    return Grants(
-        publish=(inbox(team, "+", name), presence(team, name)),
-        subscribe=(inbox_filter(team, name), presence_filter(team)),
-    )
+def grants(team: str, name: str) -> dict[str, list[str]]:
+    """Return the topic filters to which the agent `name` of `team` may "publish" and "subscribe"."""
+    return {
+        "publish": [inbox(team, "+", name), presence(team, name)],
+        "subscribe": [inbox_filter(team, name), presence_filter(team)],
+    }

@@ -69,7 +69,6 @@ def text(value: Any, limit: int = MAX_SHORT) -> str:
 
 
 def line(value: Any) -> str:
-    """Return one line of printable text."""
     if text(value).isprintable():
         return str(value)
     raise ValueError(value)

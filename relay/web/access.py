@@ -122,7 +122,6 @@ class Access:
         return cookie
 
     def session(self, cookie: str) -> BrowserSession | None:
-        """Return the session of a cookie, None if it has none."""
         found = self._sessions.get(_hash(cookie))
         if found is not None:
             found.used = time.monotonic()

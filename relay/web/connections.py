@@ -50,7 +50,6 @@ class TcpConnection:
 
     @property
     def known_peer(self) -> TcpPeer:
-        """The peer if it has been looked up."""
         done = self._looking is not None and self._looking.done() and not self._looking.cancelled()
         return self._looking.result() if done and self._looking is not None else UNKNOWN
 

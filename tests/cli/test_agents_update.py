@@ -144,6 +144,7 @@ def test_screens_that_come_with_an_update_are_checked_too(relay: Relay, newer: P
             "'plan approval', which recognises a dialog, is g",
         ),
         ("claude", 'glyphs = "❯>"', 'glyphs = "❯>$"', "it recognises the input box differently"),
+        ("opencode", "across>⇆", "across>⇅", "it recognises the options of a menu differently"),
         ("shell", 'inject = "never"', 'inject = "auto"', 'inject changes from "never" to "auto"'),
         ("claude", '["claude"]', '["claude", "bash"]', "it applies to other programs"),
         ("claude", '"--resume", "{id}"', '"--yolo", "{id}"', "it resumes conversations with other arguments"),

@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 
 from relay import data
+from relay.agents import catalog
 from relay.control.sessions import call
 from relay.errors import NotAllowed, UsageError
-from relay.state.question import find
+from relay.home import Home
+from relay.state import question
 from session.fake_agent import events, messages, ps
 from support import Relay, wait_until
 from terminal.emulator import Emulator
@@ -23,6 +25,7 @@ from terminal.emulator import Emulator
 FREE = "Type something."
 FAKE = Path(__file__).parent.parent / "fakes" / "agent_menu.py"
 SCREENS = data.directory("patterns") / "screens"
+NOWHERE = Home(Path("/nonexistent"), Path("/nonexistent"), Path("/nonexistent"))
 
 
 class AskingAgent:
@@ -266,6 +269,16 @@ def test_without_an_open_question_there_is_nothing_to_answer(shared: Relay) -> N
     assert (refused.returncode, "has no open question" in refused.stderr) == (1, True)
 
 
+def find(rows: list[str], unfinished: str = "", kind: str = "claude") -> question.ScreenQuestion:
+    return question.find(rows, unfinished, catalog.load(kind, NOWHERE))
+
+
+def find_on(name: str) -> question.ScreenQuestion:
+    """Return the question on a recorded screen, such as "claude/ready"."""
+    rows = screen(name)
+    return find(rows, rows[-1], name.partition("/")[0])
+
+
 def screen(name: str) -> list[str]:
     return [
         row for row in (SCREENS / f"{name}.txt").read_text().splitlines() if not row.startswith("# title")
@@ -292,8 +305,7 @@ DIALOGS = [
 def test_dialogs_of_real_agents_are_parsed(subtests: pytest.Subtests) -> None:
     for name, line, options in DIALOGS:
         with subtests.test(name):
-            rows = screen(name)
-            asked = find(rows, rows[-1])
+            asked = find_on(name)
             assert line in asked.lines
             assert [each.number for each in asked.options] == list(range(1, len(options) + 1))
             for option, start in zip(asked.options, options, strict=True):
@@ -305,7 +317,7 @@ def test_a_scroll_bar_is_not_part_of_the_question() -> None:
     box = "│ Which colour? │"
     lines = ("  > begin now", box, "  Which colour?", "", "  ❯ 1. Red", "    2. Blue")
     rows = [f"{line:<20}" for line in lines]
-    plain, barred, boxed = (find([row + bar for row in rows], "") for bar in ("", "█", " │█"))
+    plain, barred, boxed = (find([row + bar for row in rows], kind="qwen") for bar in ("", "█", " │█"))
     assert [plain.token, plain.options] == [barred.token, barred.options] == [boxed.token, boxed.options]
     assert len(plain.options) == 2 and "Which colour?" in plain.lines
 
@@ -340,15 +352,15 @@ def test_an_option_that_continues_on_the_next_row_is_shown_whole() -> None:
         "     `touch x.txt` (p)",
         "  3. No, and tell Codex what to do differently (esc)",
     ]
-    assert find(rows, "").options[1].text.endswith("that start with `touch x.txt` (p)")
+    assert find(rows, kind="codex").options[1].text.endswith("that start with `touch x.txt` (p)")
     described = ["─" * 60, "Which colour?", "❯ 1. Red", "     warm", "  2. Blue", "     cold"]
-    assert [each.text for each in find(described, "").options] == ["Red", "Blue"]
+    assert [each.text for each in find(described).options] == ["Red", "Blue"]
 
 
 def test_copilots_refusal_takes_a_text() -> None:
     """Enter alone has no effect there."""
     refusal = "No, and tell Copilot what to do differently (Esc to stop)"
-    free = find(["Do you want to run this command?", "❯ 1. Yes", f"  2. {refusal}"], "").free
+    free = find(["Do you want to run this command?", "❯ 1. Yes", f"  2. {refusal}"], kind="copilot").free
     assert free is not None and free.number == 2
 
 
@@ -379,8 +391,7 @@ CHOICES = [
 def test_an_option_can_be_named_as_the_dialog_shows_it(subtests: pytest.Subtests) -> None:
     for name, choice, number in CHOICES:
         with subtests.test(f"{name} {choice!r}"):
-            rows = screen(name)
-            assert find(rows, rows[-1]).choose(choice).number == number
+            assert find_on(name).choose(choice).number == number
 
 
 @pytest.mark.parametrize(
@@ -397,37 +408,53 @@ def test_an_ambiguous_choice_is_refused_with_a_list_of_the_candidates(
 ) -> None:
     """U10: relay never simply takes the first match."""
     with pytest.raises(UsageError, match=rf"^'{choice}' could be {re.escape(candidates)}.*Use the number"):
-        find(screen(name), "").choose(choice)
+        find_on(name).choose(choice)
 
 
 def test_options_with_the_same_text_are_chosen_by_number() -> None:
-    asked = find(["─" * 60, "Sure?", "❯ 1. Yes", "  2. Yes", "  3. No"], "")
+    asked = find(["─" * 60, "Sure?", "❯ 1. Yes", "  2. Yes", "  3. No"])
     with pytest.raises(UsageError, match="could be 1 'Yes' or 2 'Yes'"):
         asked.choose("yes")
     assert asked.choose("2").number == 2
 
 
-@pytest.mark.parametrize(
-    "name", ["claude/prompting-plan_approval-written", "claude/prompting-plan_approval-narrowed"]
-)
-def test_a_plan_dialog_has_a_free_text_option(name: str) -> None:
-    free = find(screen(name), "").free
-    assert free is not None
-    assert free.number == 3
+def test_the_option_that_takes_a_text_is_known_by_the_agents_words(subtests: pytest.Subtests) -> None:
+    claude = ("plan_approval-written", "plan_approval-narrowed", "question-one")
+    others = [f"{kind}/prompting-question-one" for kind in ("copilot", "gemini", "qwen")]
+    for name in (CODEX, *(f"claude/prompting-{each}" for each in claude), *others):
+        with subtests.test(name):
+            free = find_on(name).free
+            assert free is not None
+            assert free.number == 3
+    assert find(screen("gemini/prompting-question-one")).free is None
+
+
+def test_a_list_of_which_several_can_be_chosen_is_no_menu() -> None:
+    """Nor is what is quoted above it."""
+    rows = ["❯ 1. Quoted", "  2. Menu", "", "Which colours?", "  1. Red", "  2. Blue", ""]
+    for keys, options in (("toggle", 0), ("submit", 2)):
+        below = f"↑↓ select  enter {keys}  esc dismiss"
+        found = question.find(
+            [*rows, below],
+            below,
+            catalog.load("opencode", NOWHERE),
+            lambda x, y: 1 if (x, y) == (2, 4) else 0,
+        )
+        assert len(found.options) == options
 
 
 def test_a_dialog_with_check_boxes_is_left_to_its_terminal() -> None:
     with pytest.raises(UsageError, match="several choices"):
-        find(screen("claude/prompting-question-many"), "").choose("1")
+        find_on("claude/prompting-question-many").choose("1")
 
 
 def test_moving_the_selection_does_not_change_the_question() -> None:
     rows = screen("claude/prompting-permission-command")
     moved = [row.replace("❯ 1.", "  1.").replace("  3. No", "❯ 3. No") for row in rows]
-    assert find(moved, "").selected == 3
-    assert find(moved, "").token == find(rows, "").token
+    assert find(moved).selected == 3
+    assert find(moved).token == find(rows).token
     other = [row.replace("touch made.txt", "rm -rf /") for row in rows]
-    assert find(other, "").token != find(rows, "").token
+    assert find(other).token != find(rows).token
 
 
 def test_a_question_is_reported_in_the_terminal_in_ps_and_by_message(relay: Relay) -> None:

@@ -188,12 +188,13 @@ def test_a_store_whose_file_was_moved_uses_the_one_that_others_see(path: Path, h
         opened.close()
 
 
-def test_a_file_of_a_newer_relay_is_refused(path: Path) -> None:
+@pytest.mark.parametrize("version", [1, 99])
+def test_a_file_of_another_relay_is_refused(path: Path, version: int) -> None:
     make(path)
     connection = sqlite3.connect(path)
-    connection.execute("PRAGMA user_version = 99")
+    connection.execute(f"PRAGMA user_version = {version}")
     connection.close()
-    with pytest.raises(MemoryStoreError, match=r"newer relay.*Update"):
+    with pytest.raises(MemoryStoreError, match=r"another relay.*Update"):
         MemoryStore(EmbeddedBackend(path), "home", "Alice").check()
 
 

@@ -23,27 +23,6 @@ from support import many
 
 Open = Callable[..., MemoryStore]
 
-# The database of relay 0.1.0, with one memory.
-FIRST_LAYOUT = """
-CREATE TABLE memory (
-    number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, text TEXT NOT NULL, agent TEXT NOT NULL,
-    agent_key TEXT NOT NULL, team TEXT NOT NULL, team_key TEXT NOT NULL, shared INTEGER NOT NULL,
-    time REAL NOT NULL
-) STRICT;
-CREATE INDEX memory_by_owner ON memory (team_key, agent_key);
-CREATE VIRTUAL TABLE memory_text USING fts5 (
-    text, content = 'memory', content_rowid = 'number', tokenize = 'porter unicode61 remove_diacritics 2'
-);
-CREATE TRIGGER memory_added AFTER INSERT ON memory BEGIN
-    INSERT INTO memory_text (rowid, text) VALUES (new.number, new.text);
-END;
-CREATE TRIGGER memory_removed AFTER DELETE ON memory BEGIN
-    INSERT INTO memory_text (memory_text, rowid, text) VALUES ('delete', old.number, old.text);
-END;
-PRAGMA user_version = 1;
-INSERT INTO memory VALUES (1, 'k7mq', 'Alice likes cats', 'Alice', 'alice', 'home', 'home', 0, 7.0);
-"""
-
 
 @pytest.fixture
 def open_store(tmp_path: Path) -> Iterator[Open]:
@@ -293,17 +272,6 @@ def test_metadata_is_stored_unchanged(open_store: Open) -> None:
             store.save("wrong", metadata=wrong)
     with pytest.raises(MemoryStoreError, match="at most 65,536"):
         store.save("long", metadata={"x": "y" * MAX_TEXT})
-
-
-def test_a_file_of_relay_0_1_0_is_migrated(tmp_path: Path, open_store: Open) -> None:
-    with closing(sqlite3.connect(tmp_path / "memory.db")) as db:
-        db.executescript(FIRST_LAYOUT)
-    store = open_store()
-    (old,) = store.search("cats")
-    assert old == Memory("k7mq", "Alice likes cats", "Alice", "home", False, 7.0)
-    assert store.save("more", metadata={"a": 1}) in store.list()
-    assert store.forget("k7mq")
-    assert store.search("cats") == []
 
 
 @pytest.mark.parametrize("text", ["", " \n\t"])

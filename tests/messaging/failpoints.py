@@ -206,7 +206,7 @@ TRANSACTIONS = [
 POINTS = [*STARTING, *SENDING, *RECEIVING, *TRANSACTIONS]
 
 READERS = {
-    *(_REGISTRY + name for name in ("known", "spelled", "teams", "is_here")),
+    *(_REGISTRY + name for name in ("known", "teams", "is_here")),
     *(_OWNERS + name for name in ("of", "ended", "others")),
     *(_OUTBOX + name for name in ("untold", "committed", "sent_for")),
     *(_TRANSIT + name for name in ("next_due", "senders_with_mail")),

@@ -20,7 +20,7 @@ from relay.errors import BrokerError
 from relay.home import Home, private_directory
 from relay.storage import locks
 from relay.storage.locks import is_held, open_lock, try_lock
-from relay.transport import broker, broker_supervisor, nats
+from relay.transport import broker, broker_supervisor
 from relay.transport.endpoint import Endpoint
 from support import many, wait_until
 
@@ -60,14 +60,14 @@ def test_a_broker_with_settings_of_another_version_is_replaced(
     home: Home, monkeypatch: pytest.MonkeyPatch, keep: bool
 ) -> None:
     """nats-server reloads its users, but not, for example, the folder of its store."""
-    render = nats.render
+    render = broker._render
 
     def former(*arguments: Any) -> str:
         settings = json.loads(render(*arguments))
         return json.dumps({**settings, "jetstream": {**settings["jetstream"], "store_dir": str(home.broker)}})
 
     with monkeypatch.context() as patch:
-        patch.setattr(nats, "render", former)
+        patch.setattr(broker, "_render", former)
         before = broker.ensure(home, keep=keep)
     endpoint, credentials = broker.admit(home, "default", "Alice")
     assert endpoint.port == before.port and endpoint.pid != before.pid
@@ -213,8 +213,8 @@ def test_a_port_that_another_program_takes_meanwhile_is_reported(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A session tries again; the next port is free."""
-    with socket.create_server((nats.HOST, 0)) as other, monkeypatch.context() as patch:
-        patch.setattr(nats, "free_port", lambda _: other.getsockname()[1])
+    with socket.create_server((broker.HOST, 0)) as other, monkeypatch.context() as patch:
+        patch.setattr(broker, "_free_port", lambda _: other.getsockname()[1])
         with pytest.raises(BrokerError, match="address already in use"):
             broker.ensure(home)
     broker.ensure(home)

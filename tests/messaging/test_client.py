@@ -15,6 +15,7 @@ from relay.message import State
 from relay.messaging import client, ledger, publisher
 from relay.messaging.client import MessagingClient
 from relay.messaging.ledger import Ledger
+from relay.messaging.presence_tracker import PresenceTracker
 from relay.messaging.publisher import ProxyPublishers, Publisher
 from relay.messaging.receiver import Receiver
 from relay.messaging.transit import Transit
@@ -169,14 +170,14 @@ def test_a_long_running_client_prunes_old_settled_messages(
 def test_a_message_to_a_starting_agent_waits_for_its_session(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    refused = asyncio.Event()
-    is_starting = MessagingClient._is_starting
+    refused = threading.Event()
+    there = PresenceTracker.there
 
-    async def check(sender: MessagingClient, name: str) -> bool:
+    def check(tracker: PresenceTracker, ledger: Ledger, name: str) -> bool:
         refused.set()
-        return await is_starting(sender, name)
+        return there(tracker, ledger, name)
 
-    monkeypatch.setattr(MessagingClient, "_is_starting", check)
+    monkeypatch.setattr(PresenceTracker, "there", check)
 
     async def scenario() -> None:
         async with running(Agent(home, "Alice")) as alice:

@@ -23,7 +23,7 @@ from relay.message import MAX_BODY, State
 from relay.messaging import client, publisher
 from relay.messaging.ledger import Ledger
 from relay.messaging.transit import WINDOW
-from relay.transport import broker, nats, topics
+from relay.transport import broker, topics
 from relay.transport.mqtt import MqttTransport
 from support import LONG, eventually
 
@@ -305,7 +305,7 @@ def test_mail_for_an_absent_agent_never_fills_the_broker(
     home: Home, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     """A broker whose store is full accepts nothing, not even a login."""
-    monkeypatch.setattr(nats, "_MAX_STORE", 1 << 20)
+    monkeypatch.setattr(broker, "_MAX_STORE", 1 << 20)
 
     async def scenario() -> None:
         first, second = [

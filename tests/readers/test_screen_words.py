@@ -91,7 +91,7 @@ def test_words_that_earlier_sessions_have_read_are_told_apart() -> None:
     for offset in (10, 20, 30):
         words.take(reading(offset))
     words.lose("why", 0)
-    words.resume({"since": 0})
+    words.resume({"since": 0, "ordinal": 0, "lines": (), "directives": ()})
     *earlier, said, directive = words.release()
     assert [type(each) for each in earlier] == [EarlierWords, EarlierWords]
     bodies = [each.body for event in earlier if isinstance(event, EarlierWords) for each in event.directives]
@@ -157,12 +157,6 @@ def test_a_later_session_uses_the_same_readings() -> None:
     later.resume(notes[0])
     second = [event for each in readings for event in later.take(each)]
     assert bodies(first) == bodies(second) == ["20", "40", "20"]
-
-
-def test_a_note_of_an_older_relay_is_understood() -> None:
-    words = ScreenWords("@", lambda *_, **__: None)
-    words.resume({"note": "record_lost", "why": "why", "since": 20})
-    assert bodies([each for at in (10, 20, 30) for each in words.take(reading(at))]) == ["30"]
 
 
 def test_only_the_last_readings_are_kept() -> None:

@@ -8,6 +8,7 @@ from typing import cast
 
 import pytest
 
+from relay.agents.profile import Profile
 from relay.eventbus import EventBus, handles
 from relay.features import attention
 from relay.features.attention import Attention
@@ -89,7 +90,15 @@ def test_the_text_of_a_prompt_is_its_dialog_or_else_the_reason_for_the_state(
     async def scene() -> None:
         bus, world = EventBus(), World(rows, later)
         terminal, state = cast(AgentTerminal, world), cast(AgentState, world)
-        bus.add(Attention(bus, Journal(tmp_path / "journal", "s", "Ann"), terminal, state))
+        bus.add(
+            Attention(
+                bus,
+                Journal(tmp_path / "journal", "s", "Ann"),
+                terminal,
+                state,
+                Profile("mine", Path("mine.toml")),
+            )
+        )
         bus.add(world)
         why = "its hooks say that it asks"
         verdict = Verdict(Readiness.PROMPTING, why, kind=PromptKind.PERMISSION, lines=matched)
@@ -109,7 +118,15 @@ def test_an_error_needs_the_user_unless_supervision_waits_for_its_end(
         bus, items = EventBus(), Items()
         nothing = World()
         terminal, state = cast(AgentTerminal, nothing), cast(AgentState, nothing)
-        bus.add(Attention(bus, Journal(tmp_path / "journal", "s", "Ann"), terminal, state))
+        bus.add(
+            Attention(
+                bus,
+                Journal(tmp_path / "journal", "s", "Ann"),
+                terminal,
+                state,
+                Profile("mine", Path("mine.toml")),
+            )
+        )
         bus.add(items)
         bus.publish(StateChanged("working", "failed", failed))
         assert await items.next() == AddItem("failed", failed.reason)

@@ -65,28 +65,13 @@ def test_a_second_connection_of_a_process_keeps_the_locks_of_the_first(path: Pat
         assert later.all() == ["before", "after"]
 
 
-def test_older_tables_are_migrated_and_newer_ones_are_rejected(path: Path) -> None:
+def test_tables_of_another_version_are_rejected(path: Path) -> None:
     class Dated(Notes):
-        schema = Schema(
-            3,
-            ["CREATE TABLE note (text TEXT NOT NULL, time REAL, place TEXT)"],
-            ["CREATE INDEX by_time ON note (time)"],
-            {1: ["ALTER TABLE note ADD COLUMN time REAL"], 2: ["ALTER TABLE note ADD COLUMN place TEXT"]},
-        )
+        schema = Schema(2, ["CREATE TABLE note (text TEXT NOT NULL, time REAL)"])
 
-    old = Notes(path)
-    old.add("old")
-    old.close()
-    for _ in range(2):
-        dated = Dated(path)
-        with dated.reading() as db:
-            assert db.execute("SELECT * FROM note").fetchall() == [("old", None, None)]
-            assert db.execute("SELECT name FROM sqlite_master WHERE type = 'index'").fetchall() == [
-                ("by_time",)
-            ]
-        dated.close()
-    with pytest.raises(NotesError, match="tables of version 3"):
-        Notes(path)
+    Notes(path).close()
+    with pytest.raises(NotesError, match="tables of version 1"):
+        Dated(path)
 
 
 def test_errors_are_explained_by_the_database_class(path: Path) -> None:
