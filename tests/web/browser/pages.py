@@ -122,9 +122,11 @@ class Pages:
         assert not problems, "\n".join(problems)
 
     def leave(self) -> None:
-        """Let the test close the page: the next one is that of another user agent."""
-        self._page = None
+        """Close the page with its user agent: the next one belongs to another."""
+        context, self._page = self._page.context, None
+        self._contexts.remove(context)
+        context.close()
 
     def close(self) -> None:
-        self.leave()
-        self.finish()
+        if self._page:
+            self.leave()
