@@ -37,7 +37,7 @@ demo: $(DEMO_VENV)/.stamp  ## two wrapped agents greet each other
 	@command -v relay >/dev/null || echo "First install the command: pipx install . (or: uv tool install .)"
 
 test: $(VENV)/.linters  ## all tests
-	@$(BIN)/python -m compileall -q relay relay_memory tests
+	@$(BIN)/python -m compileall -q -x '/test_' relay relay_memory tests  # pytest compiles its own
 	@$(BIN)/pytest -n $(WORKERS) --dist worksteal --durations 20 --durations-min 1 $(ARGS)
 
 test-agents: $(VENV)/.stamp  ## real agents against a scripted model; AGENTS="claude qwen" chooses
