@@ -38,7 +38,7 @@ demo: $(DEMO_VENV)/.stamp  ## two wrapped agents greet each other
 	@command -v relay >/dev/null || echo "First install the command: pipx install . (or: uv tool install .)"
 
 test: $(VENV)/.linters $(REWRITTEN)  ## all tests
-	@$(BIN)/python -m compileall -q relay relay_memory tests
+	@$(BIN)/python -m compileall -q -x '/test_' relay relay_memory tests  # pytest compiles its own
 	@$(BIN)/pytest -n $(WORKERS) --dist worksteal --durations 20 --durations-min 1 $(ARGS)
 
 # pytest compiles each module of tests with its own asserts. In a new clone, each worker would compile them all.

@@ -55,7 +55,6 @@ def pytest_collection() -> Iterator[None]:
         return (yield)
     finally:
         gc.enable()
-        gc.collect()
         gc.freeze()
 
 

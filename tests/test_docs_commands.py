@@ -7,21 +7,23 @@ the reason.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import pty
 import re
 import shlex
 import shutil
 import subprocess
 import sys
+import termios
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from ptyprocess import PtyProcess
 
-from forkserver import shell_command
+from forkserver import shell_command, take_terminal
 from support import PATIENCE, Relay, wait_until
 
 pytestmark = pytest.mark.timeout(
@@ -112,23 +114,39 @@ def commands(page: str) -> list[Command]:
 class Terminal:
     """A terminal in which a command runs. Its output is read continuously, so writes never block."""
 
-    def __init__(self, text: str, folder: Path, environment: dict[str, str]) -> None:
+    def __init__(self, text: str, command: list[str], folder: Path, environment: dict[str, str]) -> None:
         self.text = text
         self.shown = b""
-        self.process = PtyProcess.spawn(
-            ["/bin/sh", "-c", text], cwd=str(folder), env=environment, dimensions=(30, 120)
-        )
-        threading.Thread(target=self._read, daemon=True).start()
+        self._master, slave = pty.openpty()
+        termios.tcsetwinsize(slave, (30, 120))
+        self.process = subprocess.Popen(
+            command, stdin=slave, stdout=slave, stderr=slave, cwd=folder, env=environment,
+            start_new_session=True, preexec_fn=take_terminal,
+        )  # fmt: skip
+        os.close(slave)
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
 
     def description(self) -> str:
         return f"{self.text}\n{self.shown.decode(errors='replace')}"
 
+    def type(self, keys: bytes) -> None:
+        os.write(self._master, keys)
+
+    def has_ended(self) -> bool:
+        return self.process.poll() is not None
+
+    def close(self) -> None:
+        """End the program if it is running."""
+        self.process.kill()
+        self.process.wait()
+        self._reader.join()
+        os.close(self._master)
+
     def _read(self) -> None:
-        try:
-            while True:
-                self.shown += self.process.read(65536)
-        except (EOFError, OSError, ValueError):
-            return
+        with contextlib.suppress(OSError):  # the program has ended
+            while data := os.read(self._master, 65536):
+                self.shown += data
 
 
 @dataclass
@@ -145,8 +163,8 @@ class Shell:
             self._run_in_terminal(text)
             return
         where = self.relay.home / "where"
-        if text.startswith("relay ") and not SYNTAX.search(text):  # it needs no shell
-            done = self.relay(*shlex.split(text)[1:], cwd=self.folder, check=False, timeout=5 * PATIENCE)
+        if words := _words(text):
+            done = self.relay(*words, cwd=self.folder, check=False, timeout=5 * PATIENCE)
             where.write_text(str(self.folder))
         else:
             done = subprocess.run(
@@ -166,22 +184,24 @@ class Shell:
         """Start a program that keeps its terminal, or quit one that only shows something."""
         if attached := re.match(r"relay attach (\w+)", text):
             self._detach(attached[1])
-        terminal = Terminal(text, self.folder, self.environment)
+        words = _words(text)
+        command = [*self.relay.command, *words] if words else ["/bin/sh", "-c", text]
+        terminal = Terminal(text, command, self.folder, self.environment)
         self.terminals.append(terminal)
         if text.startswith("relay wrap"):
             name = re.search(r"-n (\w+)", text)
             wait_until(lambda: self._runs(name[1] if name else "claude"), message=terminal.description)
             return
         wait_until(lambda: terminal.shown, message=terminal.description)
-        terminal.process.write(b"\x1dd" if text.startswith("relay attach") else b"q")
-        wait_until(lambda: not terminal.process.isalive(), message=terminal.description)
-        assert terminal.process.exitstatus == 0, terminal.description()
+        terminal.type(b"\x1dd" if text.startswith("relay attach") else b"q")
+        wait_until(terminal.has_ended, message=terminal.description)
+        assert terminal.process.returncode == 0, terminal.description()
 
     def _detach(self, name: str) -> None:
         for terminal in self.terminals:
-            if f"-n {name} " in terminal.text and terminal.process.isalive():
-                terminal.process.write(b"\x1dd")
-                wait_until(lambda left=terminal: not left.process.isalive(), message=terminal.description)
+            if f"-n {name} " in terminal.text and not terminal.has_ended():
+                terminal.type(b"\x1dd")
+                wait_until(terminal.has_ended, message=terminal.description)
 
     def _runs(self, name: str) -> bool:
         """Return whether the agent can receive messages; `relay ps` lists it before it joins the bus."""
@@ -191,7 +211,7 @@ class Shell:
     def end(self) -> None:
         self.relay("stop", "--all", timeout=5 * PATIENCE)
         for terminal in self.terminals:
-            terminal.process.close(force=True)
+            terminal.close()
 
 
 @pytest.fixture
@@ -226,6 +246,12 @@ def shell(relay: Relay) -> Shell:
     who = "git -c user.name=You -c user.email=you@example.org"
     shell.run(f"git init -q && git add relay.toml && {who} commit -qm Begin")
     return shell
+
+
+def _words(text: str) -> list[str]:
+    """Return the arguments of a `relay` command that needs no shell; otherwise none."""
+    plain = re.sub(r" +# .*", "", text)
+    return shlex.split(plain)[1:] if plain.startswith("relay ") and not SYNTAX.search(plain) else []
 
 
 def _program(path: Path, text: str) -> None:

@@ -131,11 +131,11 @@ class TinyAgent:
     def asks(self, prompt: str) -> None:
         """Send it a prompt, and wait until its turn is over."""
         ended = len(self.ends())
-        self("send", "Tina", prompt)
+        self.relay("send", "Tina", prompt)
         self.until(lambda: len(self.ends()) > ended)
 
     def used(self) -> tuple[int, int]:
-        (row,) = json.loads(self("usage", "--json"))["agents"]
+        (row,) = json.loads(self.relay("usage", "--json").stdout)["agents"]
         return row["tokens"]["input"], row["tokens"]["output"]
 
     def ends(self) -> list[str]:

@@ -6,12 +6,10 @@ import asyncio
 import json
 import os
 import sys
+from typing import Any
 
 import pytest
-from mcp.client.stdio import stdio_client
 
-from mcp import Client as SdkClient
-from mcp import ClientSession, StdioServerParameters
 from mcp_client import SERVER, STATELESS, server, text_of
 from relay.mcp.server import MOST_WAITING
 from session.fake_agent import FakeAgent, messages
@@ -26,16 +24,24 @@ TOOLS = {
 """What the user's own server offers."""
 
 
-def parameters(relay: Relay) -> StdioServerParameters:
-    return StdioServerParameters(command=SERVER[0], args=SERVER[1:], env=relay.environment, cwd=relay.home)
+def official_server(relay: Relay) -> Any:
+    """Return the SDK's connection to a server. Its import takes a second: not in each worker of the tests."""
+    from mcp.client.stdio import stdio_client
+
+    from mcp import StdioServerParameters
+
+    return stdio_client(
+        StdioServerParameters(command=SERVER[0], args=SERVER[1:], env=relay.environment, cwd=relay.home)
+    )
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 def test_the_official_client_lists_and_calls_the_tools(relay: Relay, mode: str) -> None:
     """auto: it asks for server/discover first, and stays with 2026-07-28."""
+    from mcp import Client as SdkClient
 
     async def main() -> None:
-        async with SdkClient(stdio_client(parameters(relay)), mode=mode) as client:
+        async with SdkClient(official_server(relay), mode=mode) as client:
             assert client.protocol_version == ("2026-07-28" if mode == "auto" else "2025-11-25")
             assert {tool.name for tool in (await client.list_tools()).tools} == TOOLS
             saved = await client.call_tool("remember", {"text": f"the {mode} client was here"})
@@ -49,8 +55,10 @@ def test_the_official_client_lists_and_calls_the_tools(relay: Relay, mode: str) 
 
 
 def test_an_older_client_gets_the_version_that_it_asks_for(relay: Relay) -> None:
+    from mcp import ClientSession
+
     async def main() -> None:
-        async with stdio_client(parameters(relay)) as streams, ClientSession(*streams) as session:
+        async with official_server(relay) as streams, ClientSession(*streams) as session:
             await session.initialize()
             assert {tool.name for tool in (await session.list_tools()).tools} == TOOLS
 

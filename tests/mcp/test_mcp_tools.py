@@ -35,16 +35,16 @@ def bob(shared: Relay) -> AgentWithTools:
     return AgentWithTools(shared, "Bob").start()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def client(alice: AgentWithTools) -> Iterator[Client]:
-    """Yield a client of Alice's server."""
+    """Yield a client of Alice's server. A test reads all that the server writes to it."""
     with alice.connect() as client:
         yield client
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def receiver(bob: AgentWithTools) -> Iterator[Client]:
-    """Yield a client of Bob's server."""
+    """Yield a client of Bob's server. A test reads all that the server writes to it."""
     with bob.connect() as client:
         yield client
 
@@ -156,11 +156,12 @@ def peeked(client: Client) -> str:
 def test_a_message_is_uncertain_if_the_server_dies_before_it_knows_more(
     bob: AgentWithTools, client: Client
 ) -> None:
+    others = servers_of(bob)
     with bob.connect() as receiver:
         waiting(receiver)
         message = sent(client, "Bob", "on its way")
         wait_until(lambda: "on its way" in peeked(receiver))
-        for pid in servers_of(bob):
+        for pid in servers_of(bob) - others:
             os.kill(pid, signal.SIGKILL)
     wait_until(lambda: state(bob.relay, message)[0] == "uncertain")
     sent(client, "Bob", "the next one")
@@ -169,9 +170,10 @@ def test_a_message_is_uncertain_if_the_server_dies_before_it_knows_more(
 
 
 def test_a_server_killed_while_it_waits_takes_nothing(bob: AgentWithTools, client: Client) -> None:
+    others = servers_of(bob)
     with bob.connect() as receiver:
         waiting(receiver)
-        for pid in servers_of(bob):
+        for pid in servers_of(bob) - others:
             os.kill(pid, signal.SIGKILL)
     arrives(bob.relay, sent(client, "Bob", "after the server"), "typed")
     bob.receives("after the server")
@@ -211,11 +213,11 @@ def test_a_session_killed_at_any_step_loses_and_repeats_nothing(relay: Relay, ta
         assert bob_has.count("] two [/") == 1
 
 
-def servers_of(agent: AgentWithTools) -> list[int]:
+def servers_of(agent: AgentWithTools) -> set[int]:
     """Return the servers that an agent runs."""
     (row,) = [row for row in ps(agent.relay) if row["name"] == agent.name]
     children = Path(f"/proc/{row['agent_pid']}/task").glob("*/children")
-    return [int(pid) for each in children for pid in each.read_text().split()]
+    return {int(pid) for each in children for pid in each.read_text().split()}
 
 
 def test_a_wait_outlives_the_session(bob: AgentWithTools, client: Client, receiver: Client) -> None:

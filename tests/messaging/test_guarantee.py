@@ -523,7 +523,7 @@ class Moving(Network):
 def _profile() -> settings:
     """Return settings for a few seconds; RELAY_LONG=1 runs for minutes, with new examples each time."""
     return settings(
-        max_examples=3000 if LONG else 40,
+        max_examples=3000 if LONG else 25,
         stateful_step_count=60,
         derandomize=not LONG,
         database=None,

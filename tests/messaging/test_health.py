@@ -176,12 +176,13 @@ def test_a_cluster_is_one_bus_until_it_loses_its_majority(
         urls = [address(url) for url in alices]
         # Once a message passes, the cluster has elected a leader.
         wait_until(lambda: passes(*alices))
-        assert not broken(rows(*urls))
+        # With logins: the nodes have one configuration, so the attacks, of ten seconds, pass at one for all.
+        steps = {*STEPS, "cluster"}
+        assert not broken(rows(*alices)) & steps
+        assert not broken(rows(urls[0]))
         cluster.nodes[2].kill()
         # Once a message passes at both, the remaining nodes have elected leaders.
         wait_until(lambda: passes(*alices[:2]))
-        # With logins: the attacks, which passed above, would take another half minute.
-        steps = {*STEPS, "cluster"}
         found = wait_until(
             lambda: broken(latest := rows_if_connected(*alices)) & steps == {"reach"} and latest
         )

@@ -183,20 +183,20 @@ ASKED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("keys", "answer"),
-    [(["1"], "1"), (["enter"], "2"), (["up", "enter"], "1"), (["3", "x", "t", "escape"], None)],
-    ids=["number", "Enter", "arrow", "Esc"],
-)
-def test_a_question_is_answered_by_number_or_by_choosing(keys: list[str], answer: str | None) -> None:
+ANSWERS = {("1",): "1", ("enter",): "2", ("up", "enter"): "1", ("3", "x", "t", "escape"): None}
+"""What keys answer."""
+
+
+def test_a_question_is_answered_by_number_or_by_choosing() -> None:
     async def press(top: Top, pilot: Pilot[int]) -> None:
-        answers: list[tuple[str, str] | None] = []
-        top.push_screen(QuestionDialog("Ben", ASKED), answers.append)
-        await pilot.pause()
-        shown = "\n".join(rows(top))
-        assert "Ben asks (other):" in shown and "Go ␛[31mon?" in shown and "  2  no␇" in shown
-        await pilot.press(*keys)
-        assert answers == [answer and ("choice", answer)]
+        for keys, answer in ANSWERS.items():
+            answers: list[tuple[str, str] | None] = []
+            top.push_screen(QuestionDialog("Ben", ASKED), answers.append)
+            await pilot.pause()
+            shown = "\n".join(rows(top))
+            assert "Ben asks (other):" in shown and "Go ␛[31mon?" in shown and "  2  no␇" in shown
+            await pilot.press(*keys)
+            assert answers == [answer and ("choice", answer)], keys
 
     drive(lambda: FIVE, press)
 

@@ -10,6 +10,9 @@ from support import PATIENCE, Relay
 
 SIZE = {"width": 1280, "height": 800}
 
+BETWEEN = "#/usage"
+"""Where the page is between two tests: none begins there, so each sees its own drawn."""
+
 
 class Server:
     """`relay web` in a home. port: where it listens."""
@@ -51,7 +54,7 @@ class Server:
 
 
 class Pages:
-    """Pages of one server, in a user agent that has signed in.
+    """A page of one server, in a user agent that has signed in, and further ones.
 
     problems: what scripts failed at, and what the browser complained about; a test must have none at its end.
     """
@@ -61,7 +64,7 @@ class Pages:
         self.problems: list[str] = []
         self._requests: list[str] = []
         self._browser = browser
-        self._signed_in: Any = None
+        self._page: Any = None
         self._contexts: list[Any] = []
 
     def context(self, **options: Any) -> Any:
@@ -72,20 +75,24 @@ class Pages:
         return context
 
     def open(self, route: str = "#/agents", **options: Any) -> Any:
-        """Return a page at a route. options: of a user agent of its own."""
-        fresh = bool(options) or self._signed_in is None
-        context = self.context(**options) if fresh else self._signed_in
-        if not options:
-            self._signed_in = context
-        page = context.new_page()
+        """Return the page at a route: the same one in all tests. options: another one, of a user agent."""
+        if options:
+            return self._signed_in(route, **options)
+        if self._page is None:
+            self._page = self._signed_in(route)
+        else:
+            self.go(self._page, route)
+        return self._page
+
+    def _signed_in(self, route: str, **options: Any) -> Any:
+        page = self.context(**options).new_page()
         page.on("pageerror", lambda error: self.problems.append(f"{error}\n{error.stack}"))
         page.on("console", self._note)
         page.on("request", lambda request: self._requests.append(request.url))
         page.on("websocket", lambda socket: self._requests.append(socket.url))
-        page.goto(self.server.link() if fresh else f"{self.server.address}/{route}")
+        page.goto(self.server.link())
         page.locator("main h1, main h2").first.wait_for(state="attached")
-        if fresh:
-            self.go(page, route)
+        self.go(page, route)
         return page
 
     @staticmethod
@@ -98,22 +105,28 @@ class Pages:
 
     def finish(self) -> None:
         """Close what a test has opened. Raise AssertionError for problems, and requests to elsewhere."""
+        kept = self._page and self._page.context
         for context in self._contexts:
-            if context is not self._signed_in:
+            if context is not kept:
                 context.close()
-        self._contexts.clear()
-        for page in self._signed_in.pages if self._signed_in else ():
-            page.close()
+        self._contexts = [kept] if kept else []
+        for page in kept.pages if kept else ():
+            if page is not self._page:
+                page.close()
+        if self._page:
+            self.go(self._page, BETWEEN)
         problems, self.problems = self.problems, []
         own = (f"http://127.0.0.1:{self.server.port}/", f"ws://127.0.0.1:{self.server.port}/")
         elsewhere = [url for url in self._requests if not url.startswith(own)]
         assert not elsewhere
         assert not problems, "\n".join(problems)
 
-    def sign_out(self) -> None:
-        """Forget the user agent that has signed in: the next page is one of another."""
-        self._signed_in = None
+    def leave(self) -> None:
+        """Close the page with its user agent: the next one belongs to another."""
+        context, self._page = self._page.context, None
+        self._contexts.remove(context)
+        context.close()
 
     def close(self) -> None:
-        if self._signed_in:
-            self._signed_in.close()
+        if self._page:
+            self.leave()

@@ -331,10 +331,9 @@ def test_a_page_without_its_server_says_so_and_needs_a_new_link(browser: Any, sh
     page = pages.open()
     server.close()
     page.get_by_role("alert").get_by_text("relay web has ended").wait_for()
-    page.close()
+    pages.leave()
     pages.problems.clear()  # the browser reports each request that fails
     pages.finish()
-    pages.close()
 
 
 def test_logging_out_ends_the_session(pages: Pages, ann: FakeAgent) -> None:
@@ -342,8 +341,8 @@ def test_logging_out_ends_the_session(pages: Pages, ann: FakeAgent) -> None:
     other = page.context.new_page()
     other.goto(pages.server.address)
     other.get_by_role("heading", name="Agents").wait_for()
-    pages.sign_out()
     page.get_by_role("button", name="Log out").click()
     page.get_by_role("heading", name="Connect to relay").wait_for()
     other.get_by_role("heading", name="Connect to relay").wait_for()
+    pages.leave()
     pages.problems.clear()  # 401
