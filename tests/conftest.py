@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 import os
 import re
 import shutil
@@ -89,9 +90,9 @@ def _real_exec(request: pytest.FixtureRequest) -> Iterator[None]:
 def home(request: pytest.FixtureRequest) -> Iterator[Path]:
     """Yield a fresh RELAY_HOME, named like its parameter. Fail the test if it leaves processes behind.
 
-    With the mark `shared_home`, it is the module's: no test looks at what another one started.
+    With the mark `shared_home` or `own_team`, it is the module's: no test looks at what another one started.
     """
-    if request.node.get_closest_marker("shared_home"):
+    if request.node.get_closest_marker("shared_home") or _has_own_team(request):
         yield request.getfixturevalue("shared").home
         return
     with _fresh_home(getattr(request, "param", "")) as path:
@@ -99,16 +100,40 @@ def home(request: pytest.FixtureRequest) -> Iterator[Path]:
 
 
 @pytest.fixture
-def relay(home: Path) -> Relay:
-    """Return the `relay` command in a fresh home: `relay("ps", "--json").stdout`."""
-    return Relay(home)
+def relay(request: pytest.FixtureRequest, home: Path) -> Iterator[Relay]:
+    """Yield the `relay` command in a fresh home: `relay("ps", "--json").stdout`.
+
+    With the mark `own_team`, the home has the state of other tests of the module, and their broker. The test
+    has a team of its own, whose agents are stopped afterwards, and what it wrote into the home is removed.
+    """
+    if not _has_own_team(request):
+        yield Relay(home)
+        return
+    relay, config, others = Relay(home, f"team{next(_teams)}"), home / "config", home / "config of others"
+    if config.exists():
+        config.rename(others)
+    known = {*home.iterdir(), home / "run", home / "state"}
+    yield relay
+    Relay(home, relay.team)("stop", "--all", "--now", "-t", f"{relay.team}")
+    for path in {*home.iterdir()} - known:
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    if others.exists():
+        others.rename(config)
+
+
+def _has_own_team(request: pytest.FixtureRequest) -> bool:
+    marker = request.node.get_closest_marker
+    return marker("own_team") is not None and marker("own_home") is None
+
+
+_teams = itertools.count(1)
 
 
 @pytest.fixture(scope="module")
-def shared() -> Iterator[Relay]:
+def shared(request: pytest.FixtureRequest) -> Iterator[Relay]:
     """Yield the `relay` command in a home shared by those tests of a module that do not interfere."""
     with _fresh_home() as path:
-        yield Relay(path)
+        yield Relay(path, "default" if request.node.get_closest_marker("own_team") else None)
 
 
 @contextlib.contextmanager

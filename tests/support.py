@@ -7,6 +7,7 @@ import contextlib
 import inspect
 import io
 import os
+import re
 import select
 import socket
 import subprocess
@@ -97,15 +98,27 @@ _IN_PROCESS = {
 """Commands that start no process, and leave nothing behind in their own."""
 
 
+_OF_ALL_TEAMS = {"channels", "inbox", "next", "ps", "usage"}
+"""Commands that look at all teams, unless told otherwise."""
+
+
 class Relay:
     """Runs the `relay` command in one home: `relay("ps", "--json").stdout`.
 
     Most commands run in the test's process, which costs 2 ms instead of 20.
+
+    team: that of a test that shares its home with others; its commands, and what the helpers of
+    session.fake_agent find in the home, leave out those. began, earlier: the time, and the sessions before.
     """
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, team: str | None = None) -> None:
         self.home = home
+        self.team = team
+        self.began = time.time()
+        self.earlier = _sessions_of(home) if team is not None else frozenset[str]()
         self.environment = clean_environment(home)
+        if team is not None:
+            self.environment["RELAY_TEAM"] = team
         self.command = [*forkserver.COMMAND]
 
     def __call__(
@@ -123,6 +136,8 @@ class Relay:
         environment. cwd: by default the home, so that no project's files count. timeout: of a process.
         """
         words = list(map(str, arguments))
+        if self.team is not None and words[0] in _OF_ALL_TEAMS and "-t" not in words:
+            words[1:1] = ["-t", self.team]
         if env is None and self._can_be_called(words):
             run = self._call(words, input, cwd or self.home)
         else:
@@ -172,6 +187,12 @@ class Relay:
             except SystemExit as end:  # argparse
                 code = int(end.code or 0)
         return subprocess.CompletedProcess([*self.command, *words], code, out.getvalue(), err.getvalue())
+
+
+def _sessions_of(home: Path) -> frozenset[str]:
+    """Return the ids of the sessions in the journal of `home`."""
+    journal = home / "state" / "events.jsonl"
+    return frozenset(re.findall(r'"session": "(\w+)"', journal.read_text()) if journal.exists() else ())
 
 
 def processes_of(home: Path) -> dict[int, str]:

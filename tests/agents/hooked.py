@@ -20,11 +20,11 @@ Json = dict[str, Any]
 class Claude:
     """The fake program, named `claude`, in its own session."""
 
-    def __init__(self, relay: Relay, name: str = "Ann", *, team: str = "default") -> None:
+    def __init__(self, relay: Relay, name: str = "Ann", *, team: str = "") -> None:
         self.relay = relay
         self.name = name
-        self.team = team
-        self.folder = relay.home / f"agent {name}"
+        self.team = team or relay.team or "default"
+        self.folder = relay.home / f"agent {name} of {self.team}"
         self.folder.mkdir()
         self.program = self.folder / "claude"
         run = f"import sys; sys.path.insert(0, {str(FAKE.parent)!r}); import {FAKE.stem}"

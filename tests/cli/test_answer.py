@@ -22,6 +22,8 @@ from session.fake_agent import events, messages, ps
 from support import Relay, wait_until
 from terminal.emulator import Emulator
 
+pytestmark = pytest.mark.own_team
+
 FREE = "Type something."
 FAKE = Path(__file__).parent.parent / "fakes" / "agent_menu.py"
 SCREENS = data.directory("patterns") / "screens"
@@ -35,7 +37,7 @@ class AskingAgent:
         self.relay = relay
         self.name = name
         self.log = relay.home / f"{name}.log"
-        command = (sys.executable, str(FAKE), *options)
+        command = (sys.executable, "-S", str(FAKE), *options)
         relay("wrap", "-d", "-n", name, "--agent", kind, "--", *command, env={"AGENT_LOG": str(self.log)})
         wait_for_question(relay, name)
 
@@ -457,6 +459,7 @@ def test_moving_the_selection_does_not_change_the_question() -> None:
     assert find(other).token != find(rows).token
 
 
+@pytest.mark.own_home
 def test_a_question_is_reported_in_the_terminal_in_ps_and_by_message(relay: Relay) -> None:
     """R96: at once in the terminal and in `relay ps`; the agent named in the settings gets a message."""
     (relay.home / "config").mkdir(exist_ok=True)

@@ -18,6 +18,8 @@ from relay.messaging.runaway import Limits
 from session.fake_agent import messages, ps, settings
 from support import Relay, wait_until
 
+pytestmark = pytest.mark.own_team
+
 ASKS = """
 printf '@relay:you Shall I deploy?\\n'
 printf 'The password is hunter2.\\nOverwrite README.md? [y/N] '
@@ -94,6 +96,7 @@ def test_items_can_be_marked_as_done(relay: Relay) -> None:
     assert relay("inbox").stdout == "Nothing waits for you.\n"
 
 
+@pytest.mark.own_home
 def test_follow_prints_a_line_for_what_comes_and_for_what_is_done(relay: Relay) -> None:
     """For a screen reader: nothing is drawn again."""
     relay("send", "--from", "ci", "you", "one")
@@ -122,6 +125,7 @@ def test_the_test_of_the_sinks_fails_if_one_of_them_does(relay: Relay) -> None:
     assert "no sink is set up" in relay("inbox", "test", check=False).stderr
 
 
+@pytest.mark.own_home
 def test_only_messages_to_the_user_can_be_read(relay: Relay) -> None:
     relay("wrap", "-n", "Bob", "true")
     relay("send", "--from", "ci", "Bob", "one\n  two")
@@ -130,6 +134,7 @@ def test_only_messages_to_the_user_can_be_read(relay: Relay) -> None:
     assert messages(relay)[0]["state"] == message["state"] == State.STORED
 
 
+@pytest.mark.own_home
 def test_a_mistake_in_the_configuration_waits_until_it_is_mended(relay: Relay, home: Path) -> None:
     """B6: a full-screen program may have drawn over it; it concerns both agents, and stands there once."""
     (home / "relay.toml").write_text("idle_seconds = \n")
@@ -142,9 +147,10 @@ def test_a_mistake_in_the_configuration_waits_until_it_is_mended(relay: Relay, h
     assert "Configuration: " in relay("explain", "Ann").stdout
     (home / "relay.toml").write_text("idle_seconds = 5\n")
     relay("reload", "Ann", "Bob")
-    assert inbox(relay) == []
+    wait_until(lambda: inbox(relay) == [])
 
 
+@pytest.mark.own_home
 def test_held_messages_wait_although_their_sender_has_ended(relay: Relay, home: Path) -> None:
     """In two teams, so that each command names its own."""
     with Ledger(Home.from_env(relay.environment).ensure().ledger) as ledger:

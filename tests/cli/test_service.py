@@ -36,7 +36,7 @@ class Systemd:
         self.state.mkdir()
         fake = Path(__file__).parent.parent / "fakes" / "systemctl.py"
         for name in ("systemctl", "loginctl"):
-            (programs / name).write_text(f"#!{sys.executable}\n" + fake.read_text())
+            (programs / name).write_text(f"#!{sys.executable} -S\n" + fake.read_text())
             (programs / name).chmod(0o755)
         relay.environment |= {
             "PATH": f"{programs}:{os.environ['PATH']}",
@@ -294,10 +294,10 @@ def test_after_a_reboot_the_fleet_is_started_again(relay: Relay, systemd: System
         }
         assert states(relay).keys() == {"A"}
         assert rows["A"]["agent_pid"] != before
-        again = start_unit(systemd.folder / "relay-web.service")
-        assert "A is already running." in again.stdout
-        relay("up", cwd=project)
-        assert states(relay).keys() == {"A", "C"}, "`relay up` starts what only `relay down` has ended"
+    again = start_unit(systemd.folder / "relay-web.service")
+    assert "A is already running." in again.stdout
+    relay("up", cwd=project)
+    assert states(relay).keys() == {"A", "C"}, "`relay up` starts what only `relay down` has ended"
 
 
 @pytest.fixture

@@ -22,11 +22,11 @@ Entry = dict[str, Any]
 class FakeAgent:
     """One wrapped agent (tests/fakes/agent_remote.py) with its own session."""
 
-    def __init__(self, relay: Relay, name: str, *, team: str = "default") -> None:
+    def __init__(self, relay: Relay, name: str, *, team: str = "") -> None:
         self.relay = relay
         self.name = name
-        self.team = team
-        self.folder = relay.home / "fakes" / team / name
+        self.team = team or relay.team or "default"
+        self.folder = relay.home / "fakes" / self.team / name
         self.folder.mkdir(parents=True, exist_ok=True)  # an earlier agent of that name may have used it
 
     def command(self, *arguments: str) -> list[str | Path]:
@@ -165,7 +165,10 @@ def events(relay: Relay, *words: str) -> list[Entry]:
         found = path.stat()
     except FileNotFoundError:
         return []
-    return list(_events(path, words, found.st_ino, found.st_size))
+    entries = _events(path, words, found.st_ino, found.st_size)
+    if relay.team is None:
+        return list(entries)
+    return [e for e in entries if e["time"] >= relay.began and e["session"] not in relay.earlier]
 
 
 @functools.lru_cache(maxsize=32)

@@ -30,10 +30,14 @@ from relay.messaging.ledger import Ledger
 from session.fake_agent import FakeAgent, messages, ps
 from support import PATIENCE, Relay, many, wait_until
 
+pytestmark = pytest.mark.own_team
+
 
 @pytest.fixture(autouse=True)
-def _in_the_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _in_the_home(home: Path, relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RELAY_HOME", str(home))
+    if relay.team is not None:
+        monkeypatch.setenv("RELAY_TEAM", relay.team)
     monkeypatch.chdir(home)
 
 
@@ -113,7 +117,7 @@ def test_the_asynchronous_twin_does_the_same(relay: Relay) -> None:
 
     assert asyncio.run(main()) == ["one", "two"]
     alice.receives("to two")
-    assert states(relay) == ["injected"] * 5
+    wait_until(lambda: states(relay) == ["injected"] * 5)
 
 
 def test_a_program_is_listed_and_only_ends_by_itself(relay: Relay) -> None:
@@ -135,7 +139,7 @@ def test_a_name_in_use_is_refused_with_advice(relay: Relay) -> None:
     FakeAgent(relay, "Alice").wrap()
     with package.connect("ci"):
         for name in ("CI", "alice"):
-            with pytest.raises(NameInUse, match=r"in use in team default.*Connect with another"):
+            with pytest.raises(NameInUse, match=rf"in use in team {relay.team}.*Connect with another"):
                 package.connect(name).__enter__()
         taken = relay("wrap", "-d", "-n", "ci", "true", check=False)
         assert taken.returncode and "a session called ci is running" in taken.stderr
@@ -153,7 +157,7 @@ def test_a_mistake_raises_an_error_that_says_what_to_do(relay: Relay) -> None:
         package.connect("ci", channels="#ops")
     with package.connect("ci") as me, pytest.raises(UnknownRecipient, match=r"no agent called 'Nobody'"):
         me.send("Nobody", "hello")
-    with pytest.raises(UsageError, match=r"ci has left the team default"):
+    with pytest.raises(UsageError, match=f"ci has left the team {relay.team}"):
         me.agents()
 
 
@@ -210,7 +214,7 @@ def test_messages_wait_for_a_program_of_the_same_folder(relay: Relay, tmp_path: 
 
 
 def test_many_waiting_messages_come_once_each_in_order_and_urgent_ones_first(relay: Relay) -> None:
-    number = many(1000)
+    number = many(500)
     with package.connect("ci"), package.connect("other") as other:
         for each in range(number):
             other.send("ci", str(each))
@@ -283,6 +287,7 @@ def test_messages_within_the_home_need_no_broker(relay: Relay) -> None:
         assert bodies(me, 1) == ["hello"]
 
 
+@pytest.mark.own_home
 def test_an_agents_program_cannot_join(relay: Relay) -> None:
     """A daemon neither."""
     code = """
@@ -314,6 +319,7 @@ input()
     assert [entry["operation"] for entry in journal if entry["event"] == "refused"] == ["connect"] * 2
 
 
+@pytest.mark.own_home
 def test_no_other_process_sends_through_a_program(home: Path) -> None:
     with package.connect("ci"):
         path = socket_of(Home.from_env(), "default", "ci")

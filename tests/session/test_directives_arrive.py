@@ -8,6 +8,8 @@ import signal
 import sys
 from pathlib import Path
 
+import pytest
+
 from ledgers import locked
 from relay.home import Home
 from relay.recording import store
@@ -15,6 +17,8 @@ from relay.recording.asciicast import Cast, gap_size
 from session.fake_agent import FakeAgent, messages
 from session.test_session_replaced import entry, replaced
 from support import Relay, clean_environment, session_patch, wait_until
+
+pytestmark = pytest.mark.own_team
 
 SHORT_LOCK_WAIT = (
     "from relay.messaging.ledger_database import LedgerDatabase\n"
@@ -40,9 +44,8 @@ def test_a_directive_waits_while_the_ledger_is_locked(relay: Relay) -> None:
     """S15: with many writers, the ledger may stay locked for longer than one attempt waits."""
     refused = relay.home / "refused"
     alice = FakeAgent(relay, "Alice").wrap(env=session_patch(SHORT_LOCK_WAIT.format(refused=str(refused))))
-    FakeAgent(relay, "Bob").wrap()
     with locked(Home.from_env(clean_environment(relay.home)).ledger):
-        alice.say("@relay:Bob one\n@relay:Bob two")
+        alice.say("@relay:you one\n@relay:you two")
         wait_until(refused.exists)
     wait_until(lambda: bodies(relay) == ["one", "two"], message=alice.log)
     assert not alice.events("directive_failed")
@@ -68,7 +71,7 @@ def test_directives_cut_off_by_the_agents_end_are_reported(relay: Relay) -> None
 
 WRITER = """
 import os, sys, time
-os.write(1, b"@relay:Bob the first half")
+os.write(1, b"@relay:you the first half")
 while not os.path.exists("go"):
     time.sleep(0.001)
 os.write(1, b" and the second\\r\\n")
@@ -106,7 +109,6 @@ def test_a_line_finished_during_the_check_for_input_is_not_split(relay: Relay) -
         "    return output(self, record)\n"
         "OutputReader._output = noted\n"
     )
-    FakeAgent(relay, "Bob").wrap()
     folder = relay.home / "writer"
     folder.mkdir()
     (folder / "printed").touch()
@@ -122,8 +124,8 @@ def steps(relay: Relay, name: str = "Alice") -> dict[str, int]:
 
 def test_explain_counts_directives_at_each_step(relay: Relay) -> None:
     """Sessions that were replaced count as well."""
-    alice, _ = FakeAgent(relay, "Alice").wrap(), FakeAgent(relay, "Bob").wrap()
-    alice.say("@relay:Bob one\n@relay:Nobody two\n@memory:save three")
+    alice = FakeAgent(relay, "Alice").wrap()
+    alice.say("@relay:you one\n@relay:Nobody two\n@memory:save three")
     expected = {
         "heard": 3,
         "begun": 3,
@@ -143,7 +145,7 @@ def test_explain_counts_directives_at_each_step(relay: Relay) -> None:
     before = entry(relay)
     os.kill(before["session_pid"], signal.SIGKILL)
     replaced(relay, before)
-    alice.say("@relay:Bob four\n> @relay:Bob quoted")
+    alice.say("@relay:you four\n> @relay:you quoted")
     wait_until(lambda: bodies(relay) == ["one", "four"])
     expected |= {"heard": 4, "begun": 4, "passed_over": 1, "committed": 2}
     wait_until(lambda: steps(relay).items() >= expected.items(), message=lambda: str(steps(relay)))
@@ -167,7 +169,7 @@ def test_a_quoted_directive_is_reported(relay: Relay) -> None:
 
 def gaps(relay: Relay) -> list[str]:
     """Return the gaps in Alice's recording."""
-    recorded = store.recordings(relay.home / "state" / "recordings", "Alice", "default")
+    recorded = store.recordings(relay.home / "state" / "recordings", "Alice", f"{relay.team}")
     parts = recorded[-1].parts if recorded else ()
     return [event.data for part in parts for event in Cast(part.path) if gap_size(event.data)]
 

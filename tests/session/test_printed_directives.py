@@ -15,6 +15,8 @@ from session.test_session_native import start_turn
 from session.transcript import Transcript
 from support import Relay, wait_until
 
+pytestmark = pytest.mark.own_team
+
 TUI = Path(__file__).parent.parent / "fakes" / "session_tui.py"
 
 DEPLOY = """
@@ -62,7 +64,7 @@ class ScreenAgent(FakeAgent):
     """An agent with a profile for its screen and without a transcript."""
 
     def command(self, *arguments: str) -> list[str | Path]:
-        return ["--agent", "known", "--", sys.executable, TUI, self.folder, *arguments]
+        return ["--agent", "known", "--", sys.executable, "-S", TUI, self.folder, *arguments]
 
 
 def steps(relay: Relay, name: str) -> dict[str, int]:

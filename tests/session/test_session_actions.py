@@ -18,6 +18,8 @@ from session.test_session_supervised import phase, record, wait_for_restart
 from session.test_session_user import Terminals
 from support import Relay, session_patch, wait_until
 
+pytestmark = pytest.mark.own_team
+
 INCIDENTS = """
 import time
 from relay.directives.events import AgentSaid
@@ -211,6 +213,7 @@ def test_a_prompt_can_fail_the_agent(relay: Relay) -> None:
 # Errors.
 
 
+@pytest.mark.own_home
 def test_an_agent_waits_until_its_limit_is_over_whatever_becomes_of_its_session(relay: Relay) -> None:
     alice = supervise(relay, restart="on-failure", account="work")
     entry(relay)
@@ -243,6 +246,7 @@ def test_an_agent_is_nudged_after_an_error(relay: Relay) -> None:
     assert "after 2 tries" in escalated(alice, "network failure")
 
 
+@pytest.mark.own_home
 def test_a_missing_login_holds_the_account(relay: Relay) -> None:
     """The account is held once, for all its agents; the first successful turn releases it."""
     alice = supervise(relay, restart="on-failure", account="work")
@@ -265,6 +269,7 @@ def test_a_missing_login_holds_the_account(relay: Relay) -> None:
     assert not entry(relay, "Alice")["account_hold"]
 
 
+@pytest.mark.own_home
 def test_the_user_releases_an_account(relay: Relay) -> None:
     assert relay("release", "--account", "work").stdout == "No account is held.\n"
     alice = supervise(relay, restart="on-failure", account="work")
@@ -289,6 +294,7 @@ def test_a_crashed_agent_waits_for_its_account(relay: Relay) -> None:
 # Holds and bounds.
 
 
+@pytest.mark.own_home
 def test_a_failure_reported_by_a_hook_triggers_its_action(relay: Relay) -> None:
     """Claude Code's hook reports it."""
     policy = {"restart": "on-failure", "account": "work"}
@@ -338,7 +344,7 @@ def test_a_hold_outlives_the_session_and_the_agent(relay: Relay) -> None:
     assert len(escalations(alice)) == 1
     relay("stop", "Alice")  # its closing prompt still works
     assert after["restarts"] == 1 and record(relay)["phase"] == "off"
-    assert not list((relay.home / "state" / "supervision").rglob("*.json"))
+    assert not list((relay.home / "state" / "supervision").rglob("alice*.json"))
 
 
 def test_an_agent_in_a_loop_is_held(relay: Relay) -> None:

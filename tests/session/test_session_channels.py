@@ -14,6 +14,8 @@ from relay.home import Home
 from session.fake_agent import FakeAgent, messages, project, settings
 from support import Relay, wait_until
 
+pytestmark = pytest.mark.own_team
+
 
 def members(relay: Relay, *arguments: str) -> dict[str, list[str]]:
     listed = json.loads(relay("channels", "--json", *arguments).stdout)
@@ -43,6 +45,7 @@ def test_members_of_a_channel_receive_its_messages_except_their_own(relay: Relay
     assert carol.received == ""
 
 
+@pytest.mark.own_home
 def test_a_message_to_an_unknown_or_empty_channel_is_answered_with_the_reason(relay: Relay) -> None:
     alice = FakeAgent(relay, "Alice").wrap()
     relay("join", "-n", "Bob", "weather")
@@ -108,7 +111,7 @@ def test_configured_channels_are_joined_and_a_handler_can_notify_them(relay: Rel
     bob.receives("[/relay")
     bob.receives_exactly(("Alice in #Ops", "from a handler"))
     alice.say("@tell:nowhere lost")
-    alice.notice("nobody in team 'default' is in #nowhere")
+    alice.notice(f"nobody in team '{relay.team}' is in #nowhere")
 
 
 def test_a_user_in_a_channel_sees_its_messages(relay: Relay) -> None:
@@ -123,7 +126,7 @@ def test_a_user_in_a_channel_sees_its_messages(relay: Relay) -> None:
 
 def test_a_request_without_a_channel_is_refused(relay: Relay, subtests: pytest.Subtests) -> None:
     FakeAgent(relay, "Alice").wrap()
-    socket = socket_of(Home.from_env({"RELAY_HOME": str(relay.home)}), "default", "Alice")
+    socket = socket_of(Home.from_env({"RELAY_HOME": str(relay.home)}), f"{relay.team}", "Alice")
     for operation in ("join", "leave"):
         with subtests.test(operation):
             with pytest.raises(UsageError):

@@ -29,25 +29,13 @@ TYPING = [
     ("relay.messaging.inbox:Inbox.settle", "after", {("injected", 1)}),
 ]
 
-SENDING = [
-    ("relay.features.handler_runner:HandlerRunner.directive", "before"),
+SENDING = [  # the others are in test_session_sweep.py
     ("relay.features.handler_runner:HandlerRunner.directive", "after"),
-    ("relay.builtin.relay:deliver", "before"),
-    ("relay.messaging.outbox:Outbox.send", "before"),
     ("relay.messaging.outbox:Outbox.send", "after"),
     ("relay.builtin.relay:deliver", "after"),
-    ("relay.transport.mqtt:MqttTransport.publish", "after"),  # the first publish is its presence
     ("relay.messaging.client:MessagingClient._sent", "before"),
     ("relay.messaging.outbox:Outbox.outcomes", "before"),
 ]
-
-
-def name(value: object) -> str | None:
-    return value.rpartition(":")[2] if isinstance(value, str) else None
-
-
-def agent_name(target: str, when: str) -> str:
-    return f"{target.rpartition(':')[2].replace('.', '-')}-{when}"
 
 
 def wrap_dying(fake: FakeAgent, target: str, when: str) -> Path:
@@ -94,34 +82,62 @@ def outcomes(bob: FakeAgent, earlier: int = 0) -> list[tuple[str, str, int]]:
     return [(m["body"], m["state"], typed.count(m["body"])) for m in listed]
 
 
-@pytest.mark.parametrize(("target", "when", "allowed"), TYPING, ids=name)
-def test_a_message_survives_a_receiver_killed_while_typing(
-    shared: Relay, target: str, when: str, allowed: set[tuple[str, int]]
-) -> None:
+class Mortal:
+    """A fake agent of the given name whose session dies at the step that is armed."""
+
+    def __init__(self, relay: Relay, name: str, steps: list[tuple[str, str]]) -> None:
+        self.agent = FakeAgent(relay, name)
+        self._died, self._armed = (self.agent.folder / each for each in ("died", "armed"))
+        self._armed.write_text("0")
+        code = (
+            f"import os\nnote, armed, steps = {str(self._died)!r}, {str(self._armed)!r}, {steps!r}\n"
+            "number = os.path.getsize(note) if os.path.exists(note) else 0\n"
+            "if open(armed).read() == str(number):\n"
+            "    from failpoints import Failpoint, Point, When, arm\n"
+            "    target, when = steps[number]\n"
+            "    arm(Failpoint(Point(target), When(when), note=note))\n"
+        )
+        self.agent.wrap(env=session_patch(code))
+        self._pid = self._agent_pid()
+
+    def arm(self, number: int) -> None:
+        """Have a new session that dies at that step, once the earlier ones are over."""
+        assert self._agent_pid() == self._pid
+        if number:
+            self._armed.write_text(str(number))
+            self.agent.relay("reload", self.agent.name)
+
+    def wait(self, number: int) -> None:
+        """Wait until a session has died at that step."""
+        wait_until(lambda: self._died.exists() and self._died.stat().st_size > number, message=self.agent.log)
+
+    def _agent_pid(self) -> int:
+        return next(row["agent_pid"] for row in ps(self.agent.relay) if row["name"] == self.agent.name)
+
+
+def test_a_message_survives_a_receiver_killed_while_typing(shared: Relay, subtests: pytest.Subtests) -> None:
     """R88: the message being typed may be uncertain, which the user can resolve; the next one is typed."""
-    relay, bob = shared, FakeAgent(shared, agent_name(target, when))
-    died = wrap_dying(bob, target, when)
-
-    def agent_pid() -> int:
-        return next(row["agent_pid"] for row in ps(relay) if row["name"] == bob.name)
-
-    agent = agent_pid()
-    relay("send", bob.name, "first")
-    relay("send", bob.name, "second")
-    wait_until(died.exists)
-    bob.receives("second")
-    (first, *outcome), second = outcomes(bob)
-    assert first == "first"
-    assert tuple(outcome) in allowed
-    assert second == ("second", "injected", 1)
-    if outcome[0] == "uncertain":
-        id = messages(relay, "--to", bob.name)[0]["id"]
-        relay("retry", id)
-        wait_until(lambda: [body for _, body in bob.texts()].count("first") == outcome[1] + 1)
-        relay("drop", id)
-        assert id not in {m["id"] for m in messages(relay)}
-    assert agent_pid() == agent
-    bob.exit()
+    relay, mortal = shared, Mortal(shared, "Ben", [(target, when) for target, when, _ in TYPING])
+    ben = mortal.agent
+    for number, (target, when, allowed) in enumerate(TYPING):
+        with subtests.test(f"{when} {target}"):
+            mortal.arm(number)
+            earlier = len(messages(relay, "--to", "Ben"))
+            relay("send", "Ben", f"first {number}")
+            relay("send", "Ben", f"second {number}")
+            mortal.wait(number)
+            ben.receives(f"second {number}")
+            (first, *outcome), second = outcomes(ben, earlier)
+            assert first == f"first {number}"
+            assert tuple(outcome) in allowed
+            assert second == (f"second {number}", "injected", 1)
+            if outcome[0] == "uncertain":
+                id = messages(relay, "--to", "Ben")[earlier]["id"]
+                relay("retry", id)
+                times = outcome[1] + 1
+                wait_until(lambda: [body for _, body in ben.texts()].count(first) == times)  # noqa: B023
+                relay("drop", id)
+                assert id not in {m["id"] for m in messages(relay)}
 
 
 @pytest.fixture(scope="module")
@@ -129,22 +145,23 @@ def bob(shared: Relay) -> FakeAgent:
     return FakeAgent(shared, "Bob").wrap()
 
 
-@pytest.mark.parametrize(("target", "when"), SENDING, ids=name)
 def test_a_message_survives_a_sender_killed_while_sending(
-    shared: Relay, bob: FakeAgent, target: str, when: str
+    shared: Relay, bob: FakeAgent, subtests: pytest.Subtests
 ) -> None:
     """R88: each message arrives once, wherever the session died on the way to the ledger."""
-    alice = FakeAgent(shared, agent_name(target, when))
-    earlier = len(messages(shared, "--to", "Bob"))
-    os.truncate(bob.folder / "received", 0)
-    died = wrap_dying(alice, target, when)
-    alice.say("@relay:Bob one\n@relay:Bob two")
-    wait_until(died.exists)
-    bob.receives("two")
-    shared("send", "--wait", "30", "Bob", "from a user")
-    assert outcomes(bob, earlier) == [(body, "injected", 1) for body in ("one", "two", "from a user")]
-    assert [body for _, body in bob.texts()] == ["one", "two", "from a user"]
-    alice.exit()
+    mortal = Mortal(shared, "Alice", SENDING)
+    for number, (target, when) in enumerate(SENDING):
+        with subtests.test(f"{when} {target}"):
+            mortal.arm(number)
+            earlier = len(messages(shared, "--to", "Bob"))
+            os.truncate(bob.folder / "received", 0)
+            mortal.agent.say(f"@relay:Bob one {number}\n@relay:Bob two {number}")
+            mortal.wait(number)
+            bob.receives(f"two {number}")
+            shared("send", "--wait", "30", "Bob", "from a user")
+            bodies = [f"one {number}", f"two {number}", "from a user"]
+            assert outcomes(bob, earlier) == [(body, "injected", 1) for body in bodies]
+            assert [body for _, body in bob.texts()] == bodies
 
 
 def test_messages_survive_killing_both_sessions_and_the_broker(relay: Relay) -> None:

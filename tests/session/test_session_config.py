@@ -14,6 +14,8 @@ from relay.hooks.trust import Trust
 from session.fake_agent import FakeAgent, project, ps, settings
 from support import Relay, session_patch, wait_until
 
+pytestmark = pytest.mark.own_team
+
 GREETING = """
 from relay import on
 
@@ -189,41 +191,24 @@ def test_a_projects_file_does_not_replace_the_users_own(relay: Relay) -> None:
     carol.receives("The configuration runs.")
 
 
-MISTAKES = {
-    "syntax": ("import os\ndef f(:\n", 2, "this is not Python"),
-    "import": ("\nimport no_such_module\n", 2, "there is no module 'no_such_module'"),
-    "name": ("from relay import no_such_name\n", 1, "Check the imported name"),
-    "type": ("config = 3\n", 1, "write config = RelayConfig("),
-    "table": (
-        "from relay import RelayConfig\n\nconfig = RelayConfig(patterns=[])\n",
-        3,
-        "patterns must be a dict",
-    ),
-    "event": (
-        "from relay import on\n\n@on('sesion_start')\ndef f(): ...\n",
-        3,
-        "Did you mean 'session_start'?",
-    ),
-    "raises": ("1 / 0\n", 1, "ZeroDivisionError"),
-    "exits": ("import sys\nsys.exit(4)\n", 2, "calls sys.exit"),
-}
-
-
-@pytest.mark.parametrize("mistake", MISTAKES)
+@pytest.mark.parametrize(
+    ("config", "line", "words"),
+    [("import os\ndef f(:\n", 2, "this is not Python"), ("1 / 0\n", 1, "ZeroDivisionError")],
+    ids=["syntax", "raises"],
+)
 def test_an_error_in_the_file_is_reported_with_its_line_and_the_session_runs(
-    shared: Relay, mistake: str
+    relay: Relay, config: str, line: int, words: str
 ) -> None:
-    config, line, words = MISTAKES[mistake]
-    folder = project(shared, config, trust=False)
+    """All mistakes are in tests/hooks/test_config_file.py."""
+    folder = project(relay, config, trust=False)
     file = folder / "relay.config.py"
-    Trust(Home.from_env(shared.environment)).grant(file, file.read_bytes())  # `relay trust` refuses some
-    agent = FakeAgent(shared, mistake).wrap(cwd=folder)
-    notice = agent.notice(words)
+    Trust(Home.from_env(relay.environment)).grant(file, file.read_bytes())  # `relay trust` refuses some
+    alice = FakeAgent(relay, "Alice").wrap(cwd=folder)
+    notice = alice.notice(words)
     assert notice.startswith(f"{folder}/relay.config.py:{line}: ")
     assert notice.endswith("The session runs without it.")
-    agent.say("@memory:save the session runs")
-    agent.receives("Saved to memory")
-    agent.exit()
+    alice.say("@memory:save the session runs")
+    alice.receives("Saved to memory")
 
 
 FAULTS = """
@@ -282,40 +267,41 @@ def faults(shared: Relay) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    ("namespace", "kind", "notice", "answer"),
-    [
-        (
-            "raise",
-            "raised",
-            "raised ValueError: no such host",
-            "its handler failed: ValueError: no such host",
-        ),
-        ("exit", "exited", "called sys.exit(3)", "its handler tried to exit"),
-        ("print", "printed", "printed 'hello from a handler'", None),
-        ("nonsense", "bad_result", "returned 42", "its handler returned something invalid"),
-        ("hang", "timed_out", "did not finish within 0.3 s", "its handler did not answer within 0.3 s"),
-        ("block", "blocked", "blocked the event loop", "its handler did not answer within 0.3 s"),
-        ("sleep", "timed_out", "did not finish within 0.3 s", "its handler did not answer within 0.3 s"),
-    ],
-)
+FAULTY = {
+    # its namespace: the kind of its problem, the notice, and the answer to the agent
+    "raise": ("raised", "raised ValueError: no such host", "its handler failed: ValueError: no such host"),
+    "exit": ("exited", "called sys.exit(3)", "its handler tried to exit"),
+    "print": ("printed", "printed 'hello from a handler'", None),
+    "nonsense": ("bad_result", "returned 42", "its handler returned something invalid"),
+    "hang": ("timed_out", "did not finish within 0.3 s", "its handler did not answer within 0.3 s"),
+    "sleep": ("timed_out", "did not finish within 0.3 s", "its handler did not answer within 0.3 s"),
+    "block": ("blocked", "blocked the event loop", "its handler did not answer within 0.3 s"),
+}
+
+
 def test_a_faulty_handler_is_reported_once_and_the_session_continues(
-    faults: Path, shared: Relay, namespace: str, kind: str, notice: str, answer: str | None
+    faults: Path, shared: Relay, subtests: pytest.Subtests
 ) -> None:
-    alice = FakeAgent(shared, namespace).wrap(cwd=faults, env=session_patch(LIMIT))
-    for number in (1, 2):
-        alice.say(f"@{namespace}:x now\n@work:x {number}")
-        alice.receives(f"worked: {number}")
-        if answer is not None:
-            alice.receives(answer)
-    alice.notice(notice)
+    alice = FakeAgent(shared, "Faulty").wrap(cwd=faults, env=session_patch(LIMIT))
+    for count, (namespace, (_, notice, answer)) in enumerate(FAULTY.items(), 1):
+        with subtests.test(namespace):
+            os.truncate(alice.folder / "received", 0)
+            for number in (1, 2):
+                alice.say(f"@{namespace}:x now\n@work:x {namespace} {number}")
+                alice.receives(f"worked: {namespace} {number}")
+                if answer is not None:
+                    alice.receives(answer)
+            alice.notice(notice)
+            reported = count + 1  # and that of the event
+            wait_until(lambda: len(alice.events("handler_problem")) == reported)  # noqa: B023
+            wait_until(lambda: len(alice.events("directive")) == 4 * count)  # noqa: B023
     alice.notice("of an event")
     problems = alice.events("handler_problem")
-    wait_until(lambda: len(alice.events("directive")) == 4)
-    assert [p["kind"] for p in problems if "of an event" not in p["problem"]] == [kind]
+    assert [p["kind"] for p in problems if "of an event" not in p["problem"]] == [
+        kind for kind, *_ in FAULTY.values()
+    ]
     assert [p["kind"] for p in problems if "of an event" in p["problem"]] == ["raised"]
     assert all(p["problem"].startswith("relay.config.py:") for p in problems)
-    assert problems == alice.events("handler_problem")
     alice.exit()
 
 

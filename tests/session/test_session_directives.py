@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from session.fake_agent import FakeAgent, SharedAgent, messages, project
+from session.test_session_replaced import bodies, wait_for_body
 from support import Relay, wait_until
+
+pytestmark = pytest.mark.own_team
 
 NOTES = """
 from pathlib import Path
@@ -126,22 +131,22 @@ def output(output):
     note("output: " + output)
 """,
     )
-    alice, bob = FakeAgent(relay, "Alice").wrap(cwd=folder), FakeAgent(relay, "Bob").wrap()
-    alice.say(r"\@relay:Bob not sent")
-    alice.say(r"\\@relay:Bob not sent either")
-    alice.say("one may write @relay:Bob in a sentence\n```\n@relay:Bob in a fence\n```")
+    alice = FakeAgent(relay, "Alice").wrap(cwd=folder)
+    alice.say(r"\@relay:you not sent")
+    alice.say(r"\\@relay:you not sent either")
+    alice.say("one may write @relay:you in a sentence\n```\n@relay:you in a fence\n```")
     alice.say(r"@log:x use \@relay:Name and \\@relay:Name")
-    alice.say("@relay:Bob sent")
-    bob.receives("[/relay")
+    alice.say("@relay:you sent")
+    wait_for_body(relay, "sent")
 
     def said() -> list[str]:
         """Return the agent's output, one or several lines at a time."""
         return [line.removeprefix("output: ") for line in notes(relay)]
 
-    for line in (r"use @relay:Name and \@relay:Name", r"\@relay:Bob not sent either"):  # each has a queue
+    for line in (r"use @relay:Name and \@relay:Name", r"\@relay:you not sent either"):  # each has a queue
         wait_until(lambda line=line: line in said(), message=lambda: str(notes(relay)))  # type: ignore[misc]
-    bob.receives_exactly(("Alice", "sent"))
-    assert "@relay:Bob not sent" in said()
+    assert bodies(relay) == ["sent"]
+    assert "@relay:you not sent" in said()
 
 
 def test_handlers_run_by_specificity_until_one_stops(relay: Relay) -> None:
@@ -173,8 +178,8 @@ async def after_the_builtin(target, message, ctx):
 def instead(target, message): note(f"instead: {message}")
 """,
     )
-    alice, bob = FakeAgent(relay, "Alice").wrap(cwd=folder), FakeAgent(relay, "Bob").wrap()
-    alice.say("@ship:prod-eu it\n@relay:Bob hello\n@broadcast:* kept back\n@ship:lab it")
+    alice = FakeAgent(relay, "Alice").wrap(cwd=folder)
+    alice.say("@ship:prod-eu it\n@relay:you hello\n@broadcast:* kept back\n@ship:lab it")
     wait_until(lambda: len(notes(relay)) == 8, message=lambda: f"{notes(relay)}\n{alice.log()}")
     lines = notes(relay)
     assert [line for line in lines if ": " in line and line.startswith(("prod", "lab"))] == [
@@ -182,7 +187,7 @@ def instead(target, message): note(f"instead: {message}")
     ]  # fmt: skip
     assert "relay: ['hello']" in lines
     assert "instead: kept back" in lines
-    bob.receives("hello")
+    wait_for_body(relay, "hello")
     assert [message["body"] for message in messages(relay)] == ["hello"]
 
 
@@ -191,7 +196,7 @@ def test_a_wrong_directive_is_answered_with_a_hint(relay: Relay) -> None:
     FakeAgent(relay, "Bobby").wrap()
     for said, answer in (
         ("@relay:Bobyb hello", "Did you mean Bobby?"),
-        ("@relay:Zoe hello", "team 'default' has no agent called 'Zoe'. There is Bobby."),
+        ("@relay:Zoe hello", f"team '{relay.team}' has no agent called 'Zoe'. There is Bobby."),
         ("@relay:Alice hello", "is the sender."),
         ("@relay:Bobby", "it needs a text after it"),
         ("@relay:#general hello", "There are no channels yet"),

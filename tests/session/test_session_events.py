@@ -13,6 +13,8 @@ from relay.messaging.ledger import Ledger
 from session.fake_agent import FakeAgent, messages, project, settings
 from support import Relay, wait_until
 
+pytestmark = pytest.mark.own_team
+
 NOTE = """
 import json, threading
 from pathlib import Path
@@ -55,8 +57,8 @@ async def second(event, ctx):
 """,
     )
     with Ledger(Home.from_env(relay.environment).ensure().ledger) as ledger:
-        ledger.registry.register("default", "Alice")
-        post(ledger, "default", "you", "Alice", "mail")
+        ledger.registry.register(f"{relay.team}", "Alice")
+        post(ledger, f"{relay.team}", "you", "Alice", "mail")
     alice = FakeAgent(relay, "Alice").wrap(
         "--ready", "@memory:save the mat hides a key\n", cwd=folder, options=("--task", "tidy up")
     )

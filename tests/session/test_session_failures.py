@@ -12,11 +12,15 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import pytest
+
 from agents.hooked import Claude
 from session.fake_agent import FakeAgent
 from session.test_session_replaced import entry, replaced
 from support import Relay, wait_until
 from terminal.emulator import Emulator
+
+pytestmark = pytest.mark.own_team
 
 TUI = Path(__file__).parent.parent / "fakes" / "session_tui.py"
 LIMIT = "You've hit your session limit · resets 8pm (America/New_York)"
@@ -57,7 +61,7 @@ class KnownTui(FakeAgent):
     """A TUI whose live region the test controls."""
 
     def command(self, *arguments: str) -> list[str | Path]:
-        return ["--agent", "known", "--", sys.executable, TUI, self.folder, *arguments]
+        return ["--agent", "known", "--", sys.executable, "-S", TUI, self.folder, *arguments]
 
     def draw(self, bottom: str) -> None:
         self._pull({"bottom": bottom})

@@ -190,7 +190,7 @@ def test_a_full_disk_stops_no_agent(relay: Relay) -> None:
 
 @pytest.mark.timeout(300)
 def test_many_sessions_at_once_share_one_broker(relay: Relay) -> None:
-    count = 20 if LONG else 8
+    count = 20 if LONG else 6
     names = [f"Agent{n}" for n in range(count)]
     started = [
         subprocess.Popen(

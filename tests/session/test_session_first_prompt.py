@@ -7,11 +7,15 @@ import os
 import re
 import signal
 
+import pytest
+
 from relay.storage.locks import locked
 from session.fake_agent import FakeAgent
 from session.test_session_replaced import entry
 from session.test_session_supervised import record, wait_for_restart
 from support import Relay, wait_until
+
+pytestmark = pytest.mark.own_team
 
 PROMPT = {"prompt": "Fix the tests.", "restart": "always", "backoff": 0.05}
 
@@ -59,8 +63,8 @@ def test_a_resumed_conversation_does_not_get_the_first_prompt_again(relay: Relay
 
 def test_the_first_prompt_is_typed_once_even_if_the_session_dies(relay: Relay) -> None:
     """The session was killed after it typed the prompt and before it recorded that on disk."""
-    lock = relay.home / "state" / "agents" / "default" / "alice.lock"
-    lock.parent.mkdir(parents=True)
+    lock = relay.home / "state" / "agents" / f"{relay.team}" / "alice.lock"
+    lock.parent.mkdir(parents=True, exist_ok=True)
     with locked(lock):
         alice = start(relay)
         alice.receives("Fix the tests.")

@@ -29,7 +29,7 @@ class Mallory(FakeAgent):
     """An agent that runs shell lines for a test."""
 
     def command(self, *arguments: str) -> list[str | Path]:
-        return [sys.executable, SHELL, self.folder, *arguments]
+        return [sys.executable, "-S", SHELL, self.folder, *arguments]
 
     def run(self, line: str) -> subprocess.CompletedProcess[str]:
         self._pull({"run": line})
@@ -262,20 +262,21 @@ def test_an_agent_acts_as_itself_whatever_its_environment_says(
     assert not mallory.refused()
 
 
-@pytest.mark.parametrize("hide", HIDE.values(), ids=HIDE)
 @pytest.mark.parametrize(
-    ("command", "words"),
+    ("hide", "command", "words"),
     [
-        ("send --from Bob Bob forged", "an agent can send only as itself"),
-        ("send --from you Bob forged", "an agent can send only as itself"),
-        ("send --team other Bob forged", "an agent can send only as itself"),
-        ("memory list --name Bob", "an agent can use only its own memories"),
-        ("messages --team other", "an agent sees only its own messages"),
-        ("events Bob", "an agent sees only its own events"),
+        ("open", "send --from Bob Bob forged", "an agent can send only as itself"),
+        ("hidden", "send --from Bob Bob forged", "an agent can send only as itself"),
+        ("forged", "send --from Bob Bob forged", "an agent can send only as itself"),
+        ("forged", "send --from you Bob forged", "an agent can send only as itself"),
+        ("hidden", "send --team other Bob forged", "an agent can send only as itself"),
+        ("forged", "memory list --name Bob", "an agent can use only its own memories"),
+        ("hidden", "messages --team other", "an agent sees only its own messages"),
+        ("forged", "events Bob", "an agent sees only its own events"),
     ],
 )
 def test_an_agent_may_not_act_as_another(mallory: Mallory, hide: str, command: str, words: str) -> None:
-    done = mallory.run(f"{hide}relay {command}")
+    done = mallory.run(f"{HIDE[hide]}relay {command}")
     assert done.returncode == 1
     assert "this runs inside the agent mallory" in done.stderr.lower()
     assert words in done.stderr

@@ -16,6 +16,8 @@ from relay.messaging.ledger import Ledger
 from session.fake_agent import FakeAgent, SharedAgent, events, messages, ps, settings
 from support import Relay, many, session_patch, wait_until
 
+pytestmark = pytest.mark.own_team
+
 
 def states(relay: Relay) -> list[str]:
     return [message["state"] for message in messages(relay)]
@@ -60,7 +62,9 @@ def test_a_message_not_yet_typed_is_delivered_by_the_next_run(relay: Relay) -> N
 
     def injection_started() -> bool:
         with Ledger(Home.from_env(relay.environment).ledger) as ledger:
-            return not ledger.inbox.waiting("default", "Bob") and bool(ledger.inbox.stored("default", "Bob"))
+            return not ledger.inbox.waiting(f"{relay.team}", "Bob") and bool(
+                ledger.inbox.stored(f"{relay.team}", "Bob")
+            )
 
     wait_until(injection_started)
     bob.exit()
@@ -339,6 +343,7 @@ def test_explain_takes_the_id_of_a_waiting_message(bob: SharedAgent) -> None:
     bob.say("\nNo answer; continuing.")
 
 
+@pytest.mark.own_home
 def test_explain_says_what_to_do_about_a_message_to_an_agent_that_has_ended(relay: Relay) -> None:
     """C10: since when it waits, until when, and what to do."""
     relay("wrap", "-d", "-n", "Bob", "sh", "-c", "read line; exit 3")
@@ -387,6 +392,7 @@ def test_send_reports_why_a_message_waits(relay: Relay) -> None:
     assert "has arrived, and waits: Carol is not running here" in output
 
 
+@pytest.mark.own_home
 def test_a_name_needs_no_team_if_one_team_has_it_or_the_fleet_of_this_folder(relay: Relay) -> None:
     """The same for each command; RELAY_TEAM comes before the fleet, and an untrusted file chooses nothing."""
     ben = {team: FakeAgent(relay, "Ben", team=team).wrap() for team in ("web", "api")}

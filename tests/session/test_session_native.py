@@ -17,6 +17,8 @@ from session.transcript import Transcript
 from support import Relay, wait_until
 from terminal.emulator import Emulator
 
+pytestmark = pytest.mark.own_team
+
 RECORD = """
 from relay import on
 

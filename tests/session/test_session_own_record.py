@@ -7,13 +7,14 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from session.fake_agent import FakeAgent, project, settings
+from session.fake_agent import Entry, FakeAgent, project, settings
 from session.test_session_replaced import entry, replaced
 from support import Relay, session_patch, wait_until
 from terminal.emulator import Emulator
@@ -55,9 +56,19 @@ class Aider(FakeAgent):
 
     turns = itertools.count(1)
     profile = "known"
+    since = 0.0
+
+    def forget(self) -> Aider:
+        """Leave out what has happened to it so far."""
+        os.truncate(self.folder / "received", 0)
+        self.since = time.time()
+        return self
+
+    def events(self, event: str = "") -> list[Entry]:
+        return [entry for entry in super().events(event) if entry["time"] >= self.since]
 
     def command(self, *arguments: str) -> list[str | Path]:
-        return ["--agent", self.profile, "--", sys.executable, TUI, self.folder, *arguments]
+        return ["--agent", self.profile, "--", sys.executable, "-S", TUI, self.folder, *arguments]
 
     def prompt(self, user: Emulator | None = None, *, logged: bool = True) -> None:
         """Give it a prompt, so that it starts to work. user: the terminal that types the prompt."""
@@ -96,7 +107,9 @@ class Aider(FakeAgent):
 
     def ready(self) -> None:
         self.bottom("")
-        wait_until(lambda: self.events("state")[-1]["state"] == "ready", message=self.log)
+        wait_until(
+            lambda: [each["state"] for each in self.events("state")][-1:] == ["ready"], message=self.log
+        )
 
     def directives(self) -> list[str]:
         return [each["body"] for each in self.events("directive")]
@@ -145,23 +158,36 @@ def ann(absent: Aider, folder: Path) -> Aider:
     return absent
 
 
-def test_directives_are_read_from_the_record_not_the_screen(ann: Aider) -> None:
+@pytest.fixture(scope="module")
+def only_recorded(shared: Relay, folder: Path) -> Aider:
+    ann = Aider(shared, "recorded")
+    ann.wrap(cwd=folder)
+    return ann
+
+
+@pytest.fixture
+def recorded(only_recorded: Aider) -> Aider:
+    """Return an idle agent of several tests, whose record is in use, and stays so."""
+    return only_recorded.forget()
+
+
+def test_directives_are_read_from_the_record_not_the_screen(recorded: Aider) -> None:
     """F16: a tool's output is drawn like the agent's text, which is read exactly as written, once."""
-    ann.prompt()
-    ann.draw("@memory:save printed by a tool")
-    ann.draw("@memory:save drawn in ital\nics")
-    ann.log_answer("So:\n\n@memory:save drawn in *italics*\n\n> @memory:save quoted")
-    ann.ready()
-    ann.expect_directives("drawn in *italics*")
-    ended = wait_until(lambda: ann.events("handler_printed"), message=ann.log)
+    recorded.prompt()
+    recorded.draw("@memory:save printed by a tool")
+    recorded.draw("@memory:save drawn in ital\nics")
+    recorded.log_answer("So:\n\n@memory:save drawn in *italics*\n\n> @memory:save quoted")
+    recorded.ready()
+    recorded.expect_directives("drawn in *italics*")
+    ended = wait_until(lambda: recorded.events("handler_printed"), message=recorded.log)
     assert "So:" in ended[0]["text"] and "quoted" in ended[0]["text"]
-    ann.prompt()
-    ann.log_answer("@memroy:save it\n\n@memory:save drawn in *italics*")
-    ann.ready()
-    ann.expect_directives("drawn in *italics*", "drawn in *italics*")
-    ann.receives("Nothing handles @memroy:, so it was ignored. Did you mean @memory:?")
-    assert ann.record() == "it reports the agent's words"
-    assert "Its own record: it reports the agent's words." in ann.relay("explain", ann.name).stdout
+    recorded.prompt()
+    recorded.log_answer("@memroy:save it\n\n@memory:save drawn in *italics*")
+    recorded.ready()
+    recorded.expect_directives("drawn in *italics*", "drawn in *italics*")
+    recorded.receives("Nothing handles @memroy:, so it was ignored. Did you mean @memory:?")
+    assert recorded.record() == "it reports the agent's words"
+    assert "Its own record: it reports the agent's words." in recorded.relay("explain", recorded.name).stdout
 
 
 def test_the_screen_replaces_a_record_that_stops(ann: Aider) -> None:
@@ -376,17 +402,17 @@ def test_the_end_of_a_turn_is_reported_once(absent: Aider, folder: Path) -> None
     assert answers == [[True, False, False], [False, True, False], [False, False, True]], ended()
 
 
-def test_single_turns_missing_in_the_record_do_not_end_its_use(ann: Aider) -> None:
+def test_single_turns_missing_in_the_record_do_not_end_its_use(recorded: Aider) -> None:
     """For example, another model may write a commit message."""
     for body in ("one", "two", "three"):
-        ann.prompt(logged=False)
-        ann.draw("@memory:save printed")
-        ann.ready()
-        ann.prompt()
-        ann.log_answer(f"@memory:save {body}")
-        ann.ready()
-    ann.expect_directives("one", "two", "three")
-    assert ann.record() == "it reports the agent's words"
+        recorded.prompt(logged=False)
+        recorded.draw("@memory:save printed")
+        recorded.ready()
+        recorded.prompt()
+        recorded.log_answer(f"@memory:save {body}")
+        recorded.ready()
+    recorded.expect_directives("one", "two", "three")
+    assert recorded.record() == "it reports the agent's words"
 
 
 def test_the_screen_replaces_an_ambiguous_record_at_once(ann: Aider) -> None:
@@ -400,23 +426,23 @@ def test_the_screen_replaces_an_ambiguous_record_at_once(ann: Aider) -> None:
     ann.expect_directives("said")
 
 
-def test_successive_sessions_read_a_record_once(ann: Aider) -> None:
+def test_successive_sessions_read_a_record_once(recorded: Aider) -> None:
     """The sessions are killed between two answers, one of which is still unread."""
     bodies: list[str] = []
     for number in range(4):
-        ann.prompt()
+        recorded.prompt()
         bodies += [f"before {number}", f"after {number}"]
-        ann.log_answer(f"@memory:save before {number}")
-        ann.draw(f"@memory:save before {number}")
-        ann.expect_directives(*bodies[:-1])
-        before = entry(ann.relay, ann.name)
+        recorded.log_answer(f"@memory:save before {number}")
+        recorded.draw(f"@memory:save before {number}")
+        recorded.expect_directives(*bodies[:-1])
+        before = entry(recorded.relay, recorded.name)
         os.kill(before["session_pid"], signal.SIGKILL)
-        ann.log_answer(f"@memory:save after {number}")
-        ann.draw(f"@memory:save after {number}")
-        replaced(ann.relay, before)
-        ann.expect_directives(*bodies)
-        ann.ready()
-    assert ann.record() == "it reports the agent's words"
+        recorded.log_answer(f"@memory:save after {number}")
+        recorded.draw(f"@memory:save after {number}")
+        replaced(recorded.relay, before)
+        recorded.expect_directives(*bodies)
+        recorded.ready()
+    assert recorded.record() == "it reports the agent's words"
 
 
 def test_a_large_record_is_truncated_between_turns(ann: Aider) -> None:
@@ -443,20 +469,20 @@ def test_a_large_record_is_truncated_between_turns(ann: Aider) -> None:
     ann.expect_directives("one", "two", "two", "three")
 
 
-def test_interrupted_text_in_the_record_is_ignored(ann: Aider) -> None:
+def test_interrupted_text_in_the_record_is_ignored(recorded: Aider) -> None:
     """aider logs it anyway; its next answer counts."""
-    with closing(ann.user()) as user:
-        ann.prompt()
-        ann.draw("@memory:save cut")
+    with closing(recorded.user()) as user:
+        recorded.prompt()
+        recorded.draw("@memory:save cut")
         user.wait_for("save cut")
         user.type("\x03")
-        wait_until(lambda: "\x03" in ann.received)
-        ann.log_answer("@memory:save cut")
-        ann.ready()
-        ann.prompt()
-        ann.log_answer("@memory:save whole")
-        ann.ready()
-    ann.expect_directives("whole")
+        wait_until(lambda: "\x03" in recorded.received)
+        recorded.log_answer("@memory:save cut")
+        recorded.ready()
+        recorded.prompt()
+        recorded.log_answer("@memory:save whole")
+        recorded.ready()
+    recorded.expect_directives("whole")
 
 
 def test_the_record_is_removed_with_the_run(ann: Aider) -> None:

@@ -18,13 +18,15 @@ from session.fake_agent import FakeAgent, messages, ps
 from session.test_session_replaced import entry, replaced, wait_until_gone
 from support import Relay, processes_of, session_patch, wait_until
 
+pytestmark = pytest.mark.own_team
+
 RUN = Path(sys.executable).name.split(".")[0]
 """The name that relay derives from the command of a fake agent."""
 
 
 def run(relay: Relay, *arguments: str, **more: Any) -> FakeAgent:
     """Start an agent without a configured name."""
-    folder = relay.home / "fakes" / "default" / RUN
+    folder = relay.home / "fakes" / f"{relay.team}" / RUN
     for left in ("strings", "received"):  # from an earlier run
         (folder / left).unlink(missing_ok=True)
     return FakeAgent(relay, RUN).wrap(*arguments, named=False, **more)
@@ -34,7 +36,7 @@ def all_in_state(relay: Relay, state: str) -> list[dict[str, Any]]:
     """Return the messages once all of them are in `state`."""
     with Ledger(Home.from_env(relay.environment).ledger) as ledger:
         wait_until(
-            lambda: {entry.message.state for entry in ledger.messages()} == {state},
+            lambda: {entry.message.state for entry in ledger.messages(team=relay.team)} == {state},
             message=lambda: f"{messages(relay)}",
         )
     return messages(relay)
@@ -186,7 +188,7 @@ def test_a_broadcast_goes_to_running_agents_and_names_them(relay: Relay) -> None
     bob.exit()
     wait_until_gone(relay, "Bob")
     alice.say("@broadcast:* hello?")
-    alice.receives("team 'default' has no other agents, so nothing was sent")
+    alice.receives(f"team '{relay.team}' has no other agents, so nothing was sent")
     alice.exit()
     wait_until_gone(relay, "Alice")
     refused = relay("send", "*", "hello?", check=False)
@@ -204,7 +206,7 @@ def test_a_broadcast_reaches_an_agent_whose_session_is_being_replaced(relay: Rel
     before = entry(relay, "Bob")
     hold.touch()
     os.kill(before["session_pid"], signal.SIGKILL)
-    socket = relay.home / "run" / "sessions" / "default" / "alice.sock"
+    socket = relay.home / "run" / "sessions" / f"{relay.team}" / "alice.sock"
     offline = {"name": "Bob", "online": False}
     wait_until(lambda: offline in call(socket, {"op": "roster"}, 60)["members"])
     assert relay("send", "*", "hello").stdout.splitlines()[0] == "Sent to 2: Alice, Bob."

@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 
 from agents.hooked import Claude
-from session.fake_agent import FakeAgent, messages, ps
+from session.fake_agent import FakeAgent, SharedAgent, messages, ps
 from support import Relay, session_patch, wait_until
+
+pytestmark = pytest.mark.own_team
 
 SOON = session_patch("import relay.features.peers as peers\npeers.LOOK_EVERY = 0.1\n")
 
@@ -24,9 +26,9 @@ class Place:
 
     def __init__(self, relay: Relay) -> None:
         self.relay = relay
-        self.config = relay.home / "claude"
+        self.config = relay.home / f"claude of {relay.team}"
 
-    def claude(self, name: str, *, protocol: str = "1", team: str = "default") -> Claude:
+    def claude(self, name: str, *, protocol: str = "1", team: str = "") -> Claude:
         env = {
             **SOON,
             "CLAUDE_CONFIG_DIR": str(self.config),
@@ -60,6 +62,25 @@ def frame(text: str, id: str = "6f8f3f5e-0000-4000-8000-000000000000") -> dict[s
     return {"type": "user", "msgV": 1, "msg_id": id, "message": {"role": "user", "content": envelope}}
 
 
+Pair = tuple[Place, Claude, SharedAgent]
+
+
+@pytest.fixture(scope="module")
+def only_pair(shared: Relay) -> Pair:
+    place, bob = Place(shared), SharedAgent(shared, "Bob")
+    bob.wrap()
+    alice = place.claude("Alice")
+    place.lists("Bob")
+    return place, alice, bob
+
+
+@pytest.fixture
+def pair(only_pair: Pair) -> Pair:
+    """Return Alice and Bob, who is in her list, as several tests find them."""
+    only_pair[2].forget()
+    return only_pair
+
+
 def test_it_lists_the_others_of_its_team_and_writes_to_them_through_the_ledger(place: Place) -> None:
     bob = FakeAgent(place.relay, "Bob").wrap()
     FakeAgent(place.relay, "Zoe", team="web").wrap()
@@ -72,48 +93,43 @@ def test_it_lists_the_others_of_its_team_and_writes_to_them_through_the_ledger(p
     assert [event["to"] for event in alice.events("message_sent")] == ["Bob"]
 
 
-def test_a_message_that_is_sent_again_arrives_once(place: Place) -> None:
-    bob = FakeAgent(place.relay, "Bob").wrap()
-    alice = place.claude("Alice")
-    place.lists("Bob")
+def test_a_message_that_is_sent_again_arrives_once(pair: Pair) -> None:
+    _, alice, bob = pair
     for id in ("one", "one", "two"):
         alice.write("Bob", frame(f"hello {id}", id))
     bob.receives_exactly(("Alice", "hello one"), ("Alice", "hello two"))
-    assert len(messages(place.relay)) == 2
+    assert len(bob.messages()) == 2
 
 
-def test_a_message_that_is_sent_twice_at_once_arrives_once(place: Place) -> None:
-    bob = FakeAgent(place.relay, "Bob").wrap()
-    alice = place.claude("Alice")
-    place.lists("Bob")
-    assert alice.write("Bob", frame("hello Bob"), times=5) == ""
-    bob.receives_exactly(("Alice", "hello Bob"))
-    assert len(messages(place.relay)) == 1
+def test_a_message_that_is_sent_twice_at_once_arrives_once(pair: Pair) -> None:
+    _, alice, bob = pair
+    for number in range(3):
+        assert alice.write("Bob", frame(f"hello {number}", f"at-once-{number}"), times=5) == ""
+    bob.receives_exactly(*(("Alice", f"hello {number}") for number in range(3)))
+    assert len(bob.messages()) == 3
 
 
-def test_a_message_waits_while_its_receiver_has_no_session(place: Place) -> None:
-    bob = FakeAgent(place.relay, "Bob").wrap()
-    alice = place.claude("Alice")
-    place.lists("Bob")
+def test_a_message_waits_while_its_receiver_has_no_session(pair: Pair) -> None:
+    place, alice, bob = pair
     (row,) = [row for row in ps(place.relay) if row["name"] == "Bob"]
     os.kill(row["session_pid"], signal.SIGKILL)
-    alice.write("Bob", frame("hello again"))
+    alice.write("Bob", frame("hello again", "again"))
     bob.receives_exactly(("Alice", "hello again"))
 
 
-def test_a_process_that_is_no_agents_is_not_heard(place: Place) -> None:
-    bob = FakeAgent(place.relay, "Bob").wrap()
-    place.claude("Alice")
+def test_a_process_that_is_no_agents_is_not_heard(pair: Pair) -> None:
+    place, _, bob = pair
     place.lists("Bob")
     with socket.socket(socket.AF_UNIX) as peer:
         peer.connect(place.records()["Bob"]["messagingSocketPath"])
-        peer.sendall(json.dumps(frame("from nobody")).encode() + b"\n")
+        peer.sendall(json.dumps(frame("from nobody", "nobody")).encode() + b"\n")
         peer.shutdown(socket.SHUT_WR)
         assert "only agents that relay wraps" in peer.makefile().read()
     assert [event["pid"] for event in bob.events("refused")] == [os.getpid()]
-    assert messages(place.relay) == []
+    assert bob.messages() == []
 
 
+@pytest.mark.own_home
 def test_an_agent_of_another_team_learns_why_it_cannot_write(place: Place) -> None:
     FakeAgent(place.relay, "Bob").wrap()
     place.claude("Alice")

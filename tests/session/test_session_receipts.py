@@ -19,8 +19,10 @@ from relay.injection.injection import Injection
 from relay.message import Message, State
 from relay.messaging.delivery_tracker import DeliveryTracker
 from relay.messaging.events import MessagesHeld
-from session.fake_agent import FakeAgent, messages, project
+from session.fake_agent import FakeAgent, SharedAgent, messages, project
 from support import Relay, wait_until
+
+pytestmark = pytest.mark.own_team
 
 
 class Notices:
@@ -170,8 +172,8 @@ def test_a_release_withdraws_stale_notices_and_the_next_hold_is_reported() -> No
     assert len(notices.user) == 3
 
 
-def test_send_prints_each_step_and_reports_a_timeout(relay: Relay) -> None:
-    bob = FakeAgent(relay, "Bob").wrap()
+def test_send_prints_each_step_and_reports_a_timeout(bob: SharedAgent) -> None:
+    relay = bob.relay
     bob.say("Install? [Y/n] ", end="")
     wait_until(lambda: bob.state() == "prompting")
     with subprocess.Popen(
@@ -232,17 +234,17 @@ def test_an_answer_refers_to_its_message_and_keeps_the_thread(relay: Relay) -> N
     assert f"thanks  [low]  [in reply to {answer['id'][:8]}]" in relay("messages").stdout
 
 
-def test_an_urgent_message_goes_first_even_from_an_agents_shell(relay: Relay, tmp_path: Path) -> None:
-    bob = FakeAgent(relay, "Bob").wrap()
+def test_an_urgent_message_goes_first_even_from_an_agents_shell(bob: SharedAgent, tmp_path: Path) -> None:
+    relay = bob.relay
     bob.say("Install? [Y/n] ", end="")
     wait_until(lambda: bob.state() == "prompting")
     relay("send", "Bob", "normal")
     script = tmp_path / "agent.sh"
     script.write_text(f"{sys.executable} -m relay send --urgent Bob stop > {tmp_path}/sent\nexec cat\n")
-    relay("wrap", "-d", "-n", "Alice", "sh", script)
+    relay("wrap", "-d", "-n", "Sheila", "sh", script)
     wait_until(lambda: json.loads(relay("explain", "Bob", "--json").stdout)["waiting"] == 2)
     bob.say("\nNo answer; continuing.")
-    bob.receives_exactly(("Alice", "stop"), ("the user", "normal"))
+    bob.receives_exactly(("Sheila", "stop"), ("the user", "normal"))
 
 
 def test_an_undelivered_message_can_be_sent_to_another_agent(relay: Relay) -> None:

@@ -28,6 +28,8 @@ from session.fake_agent import FakeAgent, ps, settings
 from session.test_session_replaced import wait_until_gone
 from support import Relay, session_patch, wait_until
 
+pytestmark = pytest.mark.own_team
+
 # Assembled from parts, so this file contains no secret.
 TOKEN = "gh" + "p_" + "a7Qz" * 9
 PASSWORD = "hun" + "ter2-deep"
@@ -35,11 +37,11 @@ FROM_ENV = "Qz9" + "mellon-friend7"
 
 
 def parts(relay: Relay, name: str) -> Sequence[store.StoredPart]:
-    return latest(relay.home / "state" / "recordings", name)
+    return latest(relay.home / "state" / "recordings", name, f"{relay.team}")
 
 
-def latest(folder: Path, name: str) -> Sequence[store.StoredPart]:
-    found = store.recordings(folder, name, "default")
+def latest(folder: Path, name: str, team: str = "default") -> Sequence[store.StoredPart]:
+    found = store.recordings(folder, name, team)
     return found[-1].parts if found else ()
 
 
@@ -130,6 +132,7 @@ def test_user_input_is_not_recorded(relay: Relay) -> None:
     assert {event.kind for event in events_of(part)} <= {"o", "r"}
 
 
+@pytest.mark.own_home
 def test_settings_can_turn_recording_off(relay: Relay) -> None:
     settings(relay, 'record = "never"\n')
     ann = FakeAgent(relay, "Ann").wrap("--ready", "hello\n")

@@ -14,9 +14,10 @@ import pytest
 
 from relay.control.sessions import UNRESPONSIVE, live
 from relay.home import Home
-from relay.shim import ring
 from session.fake_agent import FakeAgent, messages, ps
 from support import Relay, processes_of, session_patch, wait_until
+
+pytestmark = pytest.mark.own_team
 
 
 def entry(relay: Relay, name: str = "Alice") -> dict[str, Any]:
@@ -24,7 +25,12 @@ def entry(relay: Relay, name: str = "Alice") -> dict[str, Any]:
     home = Home.from_env(relay.environment)
     return wait_until(
         lambda: next(
-            (each.public() for each in live(home) if each.name == name and each.state != UNRESPONSIVE), {}
+            (
+                each.public()
+                for each in live(home, relay.team)
+                if each.name == name and each.state != UNRESPONSIVE
+            ),
+            {},
         )
     )
 
@@ -32,7 +38,7 @@ def entry(relay: Relay, name: str = "Alice") -> dict[str, Any]:
 def wait_until_gone(relay: Relay, name: str) -> None:
     """Wait until no running agent has the name."""
     home = Home.from_env(relay.environment)
-    wait_until(lambda: name not in {each.name for each in live(home)})
+    wait_until(lambda: name not in {each.name for each in live(home, relay.team)})
 
 
 def replaced(relay: Relay, before: dict[str, Any]) -> dict[str, Any]:
@@ -42,27 +48,35 @@ def replaced(relay: Relay, before: dict[str, Any]) -> dict[str, Any]:
     )
 
 
-TURNS = 6
+def bodies(relay: Relay) -> list[str]:
+    """Return what agents have written to the user."""
+    return [message["body"] for message in messages(relay, "--to", "you")]
+
+
+def wait_for_body(relay: Relay, body: str) -> None:
+    wait_until(lambda: body in bodies(relay), message=lambda: str(bodies(relay)))
+
+
+TURNS = 4
 
 
 def test_an_agent_outlives_its_sessions(relay: Relay) -> None:
-    """R88, S7: killed half a dozen times while the agent writes, they run every directive once, in order."""
-    bob, alice = FakeAgent(relay, "Bob").wrap(), FakeAgent(relay, "Alice").wrap()
+    """R88, S7: killed again and again while the agent writes, they run every directive once, in order."""
+    alice = FakeAgent(relay, "Alice").wrap()
     first = before = entry(relay)
     for turn in range(TURNS):
         for number in range(5):
-            alice.say(f"@relay:Bob {turn}.{number}")
+            alice.say(f"@relay:you {turn}.{number}")
         if turn % 3 == 0:
-            bob.receives(f"{turn}.{turn % 5} ")
+            wait_for_body(relay, f"{turn}.{turn % 5}")
         os.kill(before["session_pid"], signal.SIGKILL)
-        alice.say(f"@relay:Bob {turn}.last")
+        alice.say(f"@relay:you {turn}.last")
         before = replaced(relay, before)
         assert before["agent_pid"] == first["agent_pid"]
         assert before["terminal_pid"] == first["terminal_pid"]
     expected = [f"{turn}.{end}" for turn in range(TURNS) for end in (*range(5), "last")]
-    bob.receives(f" {TURNS - 1}.last ")
-    assert [body for _, body in bob.texts()] == expected
-    wait_until(lambda: {m["state"] for m in messages(relay, "--to", "Bob")} == {"injected"})
+    wait_for_body(relay, f"{TURNS - 1}.last")
+    assert bodies(relay) == expected
     alice.exit(7)
     wait_until(alice.ended)
     assert [e["code"] for e in alice.events("session_end")] == [7]
@@ -108,7 +122,7 @@ def test_a_session_answers_at_once_what_only_looks_and_the_rest_once_it_is_resto
     gate.touch()
     os.kill(before["session_pid"], signal.SIGKILL)
     replaced(relay, before)
-    (session,) = live(Home.from_env(relay.environment))
+    (session,) = live(Home.from_env(relay.environment), relay.team)
     with ThreadPoolExecutor() as pool:
         roster = pool.submit(session.ask, {"op": "roster"}, 60.0)
         for _ in range(3):
@@ -175,42 +189,53 @@ def test_reload_starts_a_new_session_with_the_current_config(relay: Relay, hung:
     assert "there is no session called 'Nobody'" in relay("reload", "Nobody", check=False).stderr
 
 
+SMALL_RING = """
+import sys
+from relay.shim import ring
+ring.SIZE = 1 << 20
+ring.reserve.__defaults__ = (ring.SIZE,)
+from relay.__main__ import main
+sys.exit(main())
+"""
+
+
 def test_a_new_session_works_after_the_ring_has_wrapped(relay: Relay) -> None:
     """The next one continues from a checkpoint, knows the prompt, and nothing is lost or repeated (S9)."""
-    bob, alice = FakeAgent(relay, "Bob").wrap(), FakeAgent(relay, "Alice").wrap()
+    small = Relay(relay.home, relay.team)
+    small.command[1:] = ["-c", SMALL_RING]
+    alice = FakeAgent(small, "Alice").wrap()
     alice.say("> ", end="")
     wait_until(lambda: explained(relay)["directives"]["lines"] == 1)
-    line, pieces = "a line of a log without any useful content\n", 70
+    line, pieces = "a line of a log without any useful content\n", 10
     sent = []
     for piece in range(pieces):
         alice.say(line * 3000)
-        if piece % 10 == 0:
+        if piece % 2 == 0:
             sent.append(f"number {piece}")
-            alice.say(f"@relay:Bob {sent[-1]}\n")
-            bob.receives(f"{sent[-1]} ")
-    wait_until(lambda: (of := explained(relay)["directives"])["read"] + of["missed"] > ring.SIZE)
+            alice.say(f"@relay:you {sent[-1]}\n")
+            wait_for_body(relay, sent[-1])
+    wait_until(lambda: (of := explained(relay)["directives"])["read"] + of["missed"] > 1 << 20)
     before = entry(relay)
     os.kill(before["session_pid"], signal.SIGKILL)
     replaced(relay, before)
-    alice.say("> @relay:Bob the last\n@relay:Bob number 60\n")
-    bob.receives("the last ")
-    wait_until(lambda: bob.texts()[-1][1] == "number 60")
-    assert [body for _, body in bob.texts()] == [*sent, "the last", "number 60"]
+    alice.say("> @relay:you the last\n@relay:you number 8\n")
+    wait_until(lambda: len(bodies(relay)) >= len(sent) + 2)
+    assert bodies(relay) == [*sent, "the last", "number 8"]
 
 
 def test_a_new_session_knows_the_prompt_seen_by_the_last_one(relay: Relay) -> None:
     """S9: it reads all of the output again."""
-    bob, alice = FakeAgent(relay, "Bob").wrap(), FakeAgent(relay, "Alice").wrap()
+    alice = FakeAgent(relay, "Alice").wrap()
     alice.say("> ", end="")
     wait_until(lambda: explained(relay)["directives"]["lines"] == 1)
-    alice.say("@relay:Bob one")
-    bob.receives("one ")
+    alice.say("@relay:you one")
+    wait_for_body(relay, "one")
     before = entry(relay)
     os.kill(before["session_pid"], signal.SIGKILL)
     replaced(relay, before)
-    alice.say("> @relay:Bob two")
-    bob.receives("two ")
-    assert [body for _, body in bob.texts()] == ["one", "two"]
+    alice.say("> @relay:you two")
+    wait_for_body(relay, "two")
+    assert bodies(relay) == ["one", "two"]
 
 
 def explained(relay: Relay) -> dict[str, Any]:
@@ -229,12 +254,12 @@ def test_output_that_crashes_every_session_is_skipped(relay: Relay) -> None:
         "    return feed(self, data, *times)\n"
         "AutoReader.feed = dies\n"
     )
-    alice, bob = FakeAgent(relay, "Alice").wrap(env=patch), FakeAgent(relay, "Bob").wrap()
+    alice = FakeAgent(relay, "Alice").wrap(env=patch)
     before = entry(relay)
     alice.say("poison\n")
     alice.notice("crashed two sessions")
-    alice.say("@relay:Bob I am well\n")
-    bob.receives("I am well")
+    alice.say("@relay:you I am well\n")
+    wait_for_body(relay, "I am well")
     assert entry(relay)["agent_pid"] == before["agent_pid"]
 
 
@@ -242,20 +267,20 @@ def test_the_agent_keeps_running_while_no_session_can_start(relay: Relay) -> Non
     """Three sessions die before they are ready. This is reported, `reload` retries, and nothing is lost."""
     broken = relay.home / "broken"
     patch = session_patch(f"import os\nif os.path.exists({str(broken)!r}):\n    raise SystemExit('broken')\n")
-    alice, bob = FakeAgent(relay, "Alice").wrap(env=patch), FakeAgent(relay, "Bob").wrap()
+    alice = FakeAgent(relay, "Alice").wrap(env=patch)
     before = entry(relay)
     broken.touch()
     os.kill(before["session_pid"], signal.SIGKILL)
-    alice.say("@relay:Bob sent without a session\n")
+    alice.say("@relay:you sent without a session\n")
     failed = wait_until(
         lambda: "session failed" in (error := relay("reload", "Alice", check=False).stderr) and error
     )
     assert "See session.log" in failed
-    (row,) = [row for row in ps(relay) if row["name"] == "Alice"]
+    (row,) = ps(relay)
     assert row["state"] == "unresponsive"
     broken.unlink()
     relay("reload", "Alice")
-    bob.receives("sent without a session")
+    wait_for_body(relay, "sent without a session")
     assert entry(relay)["agent_pid"] == before["agent_pid"]
     alice.exit(4)
     wait_until(alice.ended)
@@ -310,14 +335,14 @@ def test_a_message_cut_off_by_a_reload_is_sent_by_the_next_session(relay: Relay)
         "    return await deliver(target, message, ctx)\n"
         "module.deliver = slowly\n"
     )
-    bob, alice = FakeAgent(relay, "Bob").wrap(), FakeAgent(relay, "Alice").wrap(env=patch)
+    alice = FakeAgent(relay, "Alice").wrap(env=patch)
     slow.touch()
-    alice.say("@relay:Bob cut off\n@relay:Bob behind it\n")
+    alice.say("@relay:you cut off\n@relay:you behind it\n")
     wait_until(lambda: alice.events("directive"))
     slow.unlink()
     relay("reload", "Alice")
-    bob.receives("behind it")
-    assert [body for _, body in bob.texts()] == ["cut off", "behind it"]
+    wait_for_body(relay, "behind it")
+    assert bodies(relay) == ["cut off", "behind it"]
 
 
 def test_shim_commands_of_another_version_are_harmless(relay: Relay) -> None:

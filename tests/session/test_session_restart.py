@@ -15,8 +15,10 @@ import pytest
 from agents.hooked import Claude
 from relay.control.sessions import call
 from session.fake_agent import FakeAgent, events, ps
-from session.test_session_replaced import entry, wait_until_gone
+from session.test_session_replaced import bodies, entry, wait_for_body, wait_until_gone
 from support import Relay, wait_until
+
+pytestmark = pytest.mark.own_team
 
 
 def restarted(relay: Relay, before: dict[str, Any]) -> dict[str, Any]:
@@ -29,17 +31,17 @@ def restarted(relay: Relay, before: dict[str, Any]) -> dict[str, Any]:
 
 def send_request(relay: Relay, name: str, **fields: Any) -> dict[str, Any]:
     """Send a request to the session as `relay restart` does, without waiting for the new agent."""
-    path = relay.home / "run" / "sessions" / "default" / f"{name.lower()}.sock"
+    path = relay.home / "run" / "sessions" / f"{relay.team}" / f"{name.lower()}.sock"
     return call(path, fields, 60)
 
 
 def test_restart_keeps_the_name_the_shim_and_the_mailbox(relay: Relay) -> None:
     """The new agent keeps the name, the shim and the mailbox; its session is new."""
-    bob, alice = FakeAgent(relay, "Bob").wrap(), FakeAgent(relay, "Alice").wrap()
+    alice = FakeAgent(relay, "Alice").wrap()
     before = entry(relay)
     for turn in range(2):
-        alice.say(f"@relay:Bob turn {turn}")
-        bob.receives(f"turn {turn}")
+        alice.say(f"@relay:you turn {turn}")
+        wait_for_body(relay, f"turn {turn}")
         printed = relay("restart", "Alice").stdout
         after = restarted(relay, before)
         assert f"Alice is running again (pid {after['agent_pid']})." in printed
@@ -49,9 +51,9 @@ def test_restart_keeps_the_name_the_shim_and_the_mailbox(relay: Relay) -> None:
         relay("send", "--wait", "60", "Alice", f"are you number {turn}?")
         alice.receives(f"are you number {turn}?")
         before = after
-    alice.say("@relay:Bob the third")
-    bob.receives("the third")
-    assert [body for _, body in bob.texts()] == ["turn 0", "turn 1", "the third"]
+    alice.say("@relay:you the third")
+    wait_for_body(relay, "the third")
+    assert bodies(relay) == ["turn 0", "turn 1", "the third"]
     assert [e["event"] for e in alice.events() if e["event"].startswith("session_")] == [
         *("session_start", "session_end") * 2,
         "session_start",
@@ -114,9 +116,11 @@ sys.exit(main())
 @pytest.mark.skipif(sys.platform != "linux", reason="sees in /proc when the terminal is closed")
 def test_the_last_agents_farewell_does_not_end_the_next_session(relay: Relay) -> None:
     """The last agent closed its terminal before it ended, and the next session is slow to start."""
-    closed = 'exec <&- >&- 2>&-; while [ -n "$(find /proc/$PPID/fd -lname *ptmx)" ]; do :; done; exit 0'
+    closed = (
+        'exec <&- >&- 2>&-; while [ -n "$(find /proc/$PPID/fd -lname *ptmx)" ]; do sleep 0.02; done; exit 0'
+    )
     script = f"trap '{closed}' TERM; echo up; while :; do sleep 0.01; done"
-    patched = Relay(relay.home)
+    patched = Relay(relay.home, relay.team)
     patched.command[1:] = ["-c", PROMPT_FAREWELL]
     patched("wrap", "-d", "-n", "Alice", "sh", "-c", script)
     before = entry(relay)

@@ -19,6 +19,8 @@ from session.fake_agent import FakeAgent, events, ps, settings
 from session.transcript import Transcript
 from support import Relay, wait_until
 
+pytestmark = pytest.mark.own_team
+
 
 def rules(relay: Relay, **handlers: Any) -> Path:
     """Write the user's hooks.json: for each event, entries or shell commands."""
@@ -145,12 +147,13 @@ def test_a_blocked_prompt_is_marked(claude: SharedClaude) -> None:
     assert entry["stop_reason"] is None and entry["added_context_count"] == 0
 
 
-def test_a_stopped_prompt_is_marked_with_the_default_reason(relay: Relay) -> None:
+def test_a_stopped_prompt_is_marked_with_the_default_reason(claude: SharedClaude) -> None:
     """R39"""
-    rules(relay, UserPromptSubmit=prints({"continue": False}))
-    claude = start_agent(Claude(relay).wrap())
+    claude.rules(UserPromptSubmit=prints({"continue": False}))
     (call,) = claude.fire("UserPromptSubmit", prompt="deploy")
     assert "[Hook stopped] Hook prevented continuation" in json.dumps(answer(call))
+    claude.rules()
+    claude.fire("UserPromptSubmit", prompt="again")  # for the next test, the turn is not stopped
 
 
 def test_contexts_are_added_to_a_prompt_in_firing_order(claude: SharedClaude) -> None:
@@ -208,18 +211,14 @@ def test_stop_rules_continue_until_the_caps_which_have_different_outcomes(
     assert fired(claude, 5)[-1]["outcome"] == "continue"
 
 
-def test_a_rule_that_ends_the_turn_outranks_rules_that_continue_it(relay: Relay) -> None:
+def test_a_rule_that_ends_the_turn_outranks_rules_that_continue_it(claude: SharedClaude) -> None:
     """R26"""
-    rules(
-        relay,
-        Stop=[
-            prints({"decision": "block", "reason": "more"}),
-            prints({"continue": False, "stopReason": "enough"}),
-        ],
-    )
-    claude = start_agent(Claude(relay).wrap())
+    more, enough = {"decision": "block", "reason": "more"}, {"continue": False, "stopReason": "enough"}
+    claude.rules(Stop=[prints(more), prints(enough)])
+    claude.fire("UserPromptSubmit", prompt="do it")
     (call,) = claude.fire("Stop", last_assistant_message="x")
     assert "hookSpecificOutput" not in answer(call)
+    claude.fire("UserPromptSubmit", prompt="again")
 
 
 def test_a_blocking_error_at_stop_is_not_marked(claude: SharedClaude) -> None:
@@ -244,11 +243,10 @@ def test_a_compaction_is_only_observed(claude: SharedClaude, tmp_path: Path) -> 
     assert payload["trigger"] == "auto" and payload["compaction_type"] is None
 
 
-def test_session_start_context_is_in_the_reply(relay: Relay) -> None:
+def test_session_start_context_is_in_the_reply(claude: SharedClaude) -> None:
     """R83"""
     hook = {"type": "command", "command": "echo '2 files changed'"}
-    rules(relay, SessionStart={"matcher": "startup", "hooks": [hook]})
-    claude = Claude(relay).wrap()
+    claude.rules(SessionStart={"matcher": "startup", "hooks": [hook]})
     (call,) = claude.fire("SessionStart", source="startup")
     assert "2 files changed" in specific(call)["additionalContext"]
     (again,) = claude.fire("SessionStart", source="resume")
@@ -318,9 +316,9 @@ def test_a_guard_survives_its_session(relay: Relay, tmp_path: Path, how: str) ->
     assert specific(start_agent(claude).fire("PreToolUse", **BASH)[0])["permissionDecision"] == "deny"
 
 
-def test_rules_can_be_disabled_and_reloaded_in_a_running_session(relay: Relay) -> None:
-    rules(relay, PreToolUse={"type": "command", "command": "exit 2", "name": "guard"})
-    claude = start_agent(Claude(relay).wrap())
+def test_rules_can_be_disabled_and_reloaded_in_a_running_session(claude: SharedClaude) -> None:
+    relay = claude.relay
+    claude.rules(PreToolUse={"type": "command", "command": "exit 2", "name": "guard"})
     relay("hooks", "disable", "guard")
     assert not claude.fire("PreToolUse", **BASH)[0]["stdout"]
     relay("hooks", "enable", "guard")
@@ -420,14 +418,14 @@ def test_a_stopped_turn_calls_no_further_tool(claude: SharedClaude) -> None:
     assert not claude.fire("PreToolUse", tool_name="Read", tool_input={})[0]["stdout"]
 
 
-def test_a_turn_stopped_after_a_failed_tool_gets_the_reason(relay: Relay) -> None:
+def test_a_turn_stopped_after_a_failed_tool_gets_the_reason(claude: SharedClaude) -> None:
     """R37: the agent ignores `continue: false` there."""
-    rules(relay, PostToolUseFailure=prints({"continue": False, "stopReason": "the disk is full"}))
-    claude = start_agent(Claude(relay).wrap())
+    claude.rules(PostToolUseFailure=prints({"continue": False, "stopReason": "the disk is full"}))
     claude.fire("UserPromptSubmit", prompt="do it")
     (call,) = claude.fire("PostToolUseFailure", **BASH, error="no space")
     assert "the disk is full" in specific(call)["additionalContext"]
     assert specific(claude.fire("PreToolUse", **BASH)[0])["permissionDecision"] == "deny"
+    claude.fire("UserPromptSubmit", prompt="again")
 
 
 def test_a_call_allowed_by_a_rule_needs_no_permission(claude: SharedClaude) -> None:
@@ -511,11 +509,10 @@ def test_a_projects_scripts_are_found_from_subfolders(relay: Relay, tmp_path: Pa
     assert specific(call)["permissionDecisionReason"] == "from the project"
 
 
-def test_explain_names_running_rules(relay: Relay, tmp_path: Path) -> None:
-    gate = tmp_path / "gate"
+def test_explain_names_running_rules(claude: SharedClaude, tmp_path: Path) -> None:
+    relay, gate = claude.relay, tmp_path / "gate"
     os.mkfifo(gate)
-    rules(relay, Notification=f"cat {shlex.quote(str(gate))}")
-    claude = start_agent(Claude(relay).wrap())
+    claude.rules(Notification=f"cat {shlex.quote(str(gate))}")
     assert "1 rule in force." in relay("explain", "Ann").stdout
     claude.fire("Notification", message="hm", notification_type="idle_prompt")
     wait_until(lambda: "those of Notification have run for" in relay("explain", "Ann").stdout)

@@ -29,7 +29,7 @@ def test_an_attacker_causes_no_lost_repeated_or_reordered_messages() -> None:
     """S10: there are two teams, and a member of one runs every attack of hostile.py."""
     long = os.environ.get("RELAY_LONG")
     said = run_soak(
-        "--hostile", "--seed", "4", "--seconds", *(["60"] if long else ["3", "--share", "0.2", "--spare"])
+        "--hostile", "--seed", "4", "--seconds", *(["60"] if long else ["2", "--share", "0.1", "--spare"])
     )
     assert " 0  wrong" in said
     for attack in hostile.ATTACKS:

@@ -102,11 +102,11 @@ def fleet(shared: Relay) -> Iterator[Fleet]:
     shared("stop", "--all", "-t", fleet.team, check=False)
 
 
-def test_an_agent_can_start_another_one(fleet: Fleet) -> None:
+def test_an_agent_can_start_another_one_which_may_not_start_others(fleet: Fleet) -> None:
+    """What looks like options is part of the task."""
     fleet.up()
-    fleet.spawn("Tester Worker Write tests for --all of it")
-    fleet.worker.receives("Write tests for --all of it")
-    assert "task from Lead] Write tests for --all of it [/relay" in fleet.worker.received
+    fleet.spawn("Tester Worker --dangerously-skip-permissions -- --by you")
+    fleet.worker.receives("task from Lead] --dangerously-skip-permissions -- --by you [/relay")
     row = fleet.states()["Tester"]
     assert (row["team"], row["cwd"], row["parent"]) == (fleet.team, str(fleet.folder / "lead"), "Lead")
     assert Path(f"/proc/{row['agent_pid']}/cwd").resolve() == fleet.folder / "lead"
@@ -117,6 +117,12 @@ def test_an_agent_can_start_another_one(fleet: Fleet) -> None:
     fleet.lead.say("@relay:Tester how far are you?")
     fleet.worker.receives("from Lead] how far are you?")
     assert [e["agent"] for e in fleet.lead.events("spawned")] == ["Tester"]
+    fleet.worker.say("@relay:spawn Third Worker")
+    fleet.worker.receives("this agent may not start or stop others")
+    by = ("--by", "Tester", "-t", fleet.team, "-f", "relay.toml")
+    done = fleet.relay("spawn", *by, "Third", "Worker", cwd=fleet.folder, check=False)
+    assert "Lead started Tester, and such an agent may not start others." in done.stderr
+    assert fleet.states().keys() == {"Lead", "Tester"}
 
 
 def test_an_agent_may_not_spawn_unless_the_file_allows_it(fleet: Fleet) -> None:
@@ -157,14 +163,6 @@ def test_an_invalid_spawn_is_refused(fleet: Fleet) -> None:
     ):
         fleet.refused(f"@relay:spawn {words}", why)
     assert fleet.states().keys() == {"Lead", "Bob"}
-
-
-def test_options_are_part_of_the_task(fleet: Fleet) -> None:
-    fleet.up()
-    fleet.spawn("Tester Worker --dangerously-skip-permissions -- --by you")
-    fleet.worker.receives("task from Lead] --dangerously-skip-permissions -- --by you [/relay")
-    pid = fleet.states()["Tester"]["agent_pid"]
-    assert b"dangerously" not in Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
@@ -295,28 +293,6 @@ def test_a_spawned_agent_stopped_by_the_user_stays_stopped(fleet: Fleet) -> None
     fleet.lead.receives("Tester had ended before.")
     (fleet.lead.folder / "received").write_text("")
     fleet.refused("@relay:spawn Tester Worker", "the user stopped Tester")
-
-
-def test_a_spawned_agent_may_not_spawn(fleet: Fleet) -> None:
-    fleet.up()
-    fleet.spawn()
-    fleet.worker.say("@relay:spawn Third Worker")
-    fleet.worker.receives("this agent may not start or stop others")
-    done = fleet.relay(
-        "spawn",
-        "--by",
-        "Tester",
-        "-t",
-        fleet.team,
-        "-f",
-        "relay.toml",
-        "Third",
-        "Worker",
-        cwd=fleet.folder,
-        check=False,
-    )
-    assert "Lead started Tester, and such an agent may not start others." in done.stderr
-    assert fleet.states().keys() == {"Lead", "Tester"}
 
 
 def test_spawned_agents_belong_to_the_fleet(fleet: Fleet) -> None:

@@ -13,6 +13,8 @@ from session.fake_agent import ps
 from support import Relay, wait_until
 from terminal.emulator import Emulator
 
+pytestmark = pytest.mark.own_team
+
 QUERY = b"\x1b]7501;?\x1b\\"
 MENU = Path(__file__).parent.parent / "fakes" / "agent_menu.py"
 

@@ -14,12 +14,15 @@ from typing import Any
 import pytest
 
 from session.fake_agent import FakeAgent, ps, settings
-from session.test_session_replaced import entry, wait_until_gone
+from session.test_session_replaced import entry, wait_for_body, wait_until_gone
 from support import Relay, session_patch, wait_until
 
+pytestmark = pytest.mark.own_team
 
-def record(relay: Relay, name: str = "Alice", team: str = "default") -> dict[str, Any]:
-    path = relay.home / "state" / "agents" / team / f"{name.lower()}.json"
+
+def record(relay: Relay, name: str = "Alice", team: str = "") -> dict[str, Any]:
+    folder = relay.home / "state" / "agents" / (team or relay.team or "default")
+    path = folder / f"{name.lower()}.json"
     return json.loads(path.read_text()) if path.exists() else {}
 
 
@@ -45,9 +48,9 @@ def phase(relay: Relay, *phases: str, name: str = "Alice") -> dict[str, Any]:
     )
 
 
-def test_a_crashed_agent_is_restarted(relay: Relay) -> None:
+def test_a_crashed_or_killed_agent_is_restarted(relay: Relay) -> None:
     """It keeps its name, shim and mailbox."""
-    bob, alice = FakeAgent(relay, "Bob").wrap(), supervised(relay)
+    alice = supervised(relay)
     before = entry(relay)
     alice.exit(3)
     after = wait_for_restart(relay, before)
@@ -55,26 +58,34 @@ def test_a_crashed_agent_is_restarted(relay: Relay) -> None:
     assert (after["terminal_pid"], after["name"]) == (before["terminal_pid"], "Alice")
     relay("send", "--wait", "60", "Alice", "welcome back")
     alice.receives("welcome back")
-    alice.say("@relay:Bob I am back")
-    bob.receives("I am back")
+    alice.say("@relay:you I am back")
+    wait_for_body(relay, "I am back")
+    os.kill(after["agent_pid"], signal.SIGKILL)
+    wait_for_restart(relay, after)
     assert [(e["phase"], e.get("code")) for e in alice.events("phase")] == [
         ("backoff", 3),
         ("starting", None),
+        ("backoff", 128 + signal.SIGKILL),
+        ("starting", None),
     ]
-
-
-def test_a_killed_agent_is_restarted(relay: Relay) -> None:
-    supervised(relay)
-    before = entry(relay)
-    os.kill(before["agent_pid"], signal.SIGKILL)
-    wait_for_restart(relay, before)
-    assert record(relay)["history"]["restarts"]
+    assert len(record(relay)["history"]["restarts"]) == 2
 
 
 def test_an_agent_that_succeeds_is_not_restarted(relay: Relay) -> None:
     supervised(relay).exit(0)
     assert phase(relay, "done")["exit_code"] == 0
     wait_until_gone(relay, "Alice")
+
+
+def test_an_agent_that_is_always_restarted_ends_once_it_is_stopped(relay: Relay) -> None:
+    alice = supervised(relay, restart="always")
+    before = entry(relay)
+    alice.exit(0)
+    wait_for_restart(relay, before)
+    relay("stop", "Alice")
+    assert ps(relay) == []
+    ended = record(relay)
+    assert (ended["phase"], ended["wanted"], ended["by"]) == ("off", "down", "stop")
 
 
 def test_an_agent_that_keeps_failing_is_no_longer_restarted(relay: Relay) -> None:
@@ -112,43 +123,25 @@ def test_an_agent_held_during_the_pause_is_escalated_once(relay: Relay) -> None:
     assert len(alice.events("escalated")) == 1
 
 
-def test_restart_always_restarts_after_success(relay: Relay) -> None:
-    alice = supervised(relay, restart="always")
+def test_messages_sent_during_the_pause_reach_the_restarted_agent(relay: Relay) -> None:
+    """`relay ps` shows the pause, and a stop ends it."""
+    alice = supervised(relay, backoff=3600, backoff_max=3600)
     before = entry(relay)
-    alice.exit(0)
-    wait_for_restart(relay, before)
-
-
-def test_a_stopped_agent_is_not_restarted(relay: Relay) -> None:
-    supervised(relay, restart="always")
-    entry(relay)
-    relay("stop", "Alice")
-    assert ps(relay) == []
-    ended = record(relay)
-    assert (ended["phase"], ended["wanted"], ended["by"]) == ("off", "down", "stop")
-
-
-def test_relay_ps_shows_the_pause_and_a_stop_ends_it(relay: Relay) -> None:
-    supervised(relay, backoff=3600, backoff_max=3600).exit(1)
+    alice.exit(1)
     paused = wait_until(lambda: (row := entry(relay))["state"] == "backoff" and row)
     assert paused["exit_code"] == 1
     assert paused["next_try"] > paused["since"]
     assert "exited with 1" in relay("explain", "Alice").stdout
-    relay("stop", "Alice")
-    assert ps(relay) == []
-    assert record(relay)["phase"] == "off"
-
-
-def test_messages_sent_during_the_pause_reach_the_restarted_agent(relay: Relay) -> None:
-    alice = supervised(relay, backoff=3600, backoff_max=3600)
-    before = entry(relay)
-    alice.exit(1)
-    wait_until(lambda: entry(relay)["state"] == "backoff")
     relay("send", "Alice", "for the next one")
     relay("restart", "Alice")
-    wait_for_restart(relay, before)
+    after = wait_for_restart(relay, before)
     alice.receives("for the next one")
     assert len(alice.texts()) == 1
+    alice.exit(1)
+    wait_until(lambda: entry(relay)["state"] == "backoff")
+    relay("stop", "Alice")
+    assert ps(relay) == []
+    assert record(relay)["phase"] == "off" and after["restarts"] == 1
 
 
 @pytest.mark.parametrize("order", ["reload", "kill"])
@@ -218,7 +211,7 @@ sys.exit(main())
 
 def test_the_time_to_decide_starts_again_for_the_next_session(relay: Relay) -> None:
     """The next session gets the full time."""
-    late = Relay(relay.home)
+    late = Relay(relay.home, relay.team)
     late.command[1:] = ["-c", LATE_DECISION]
     supervised(late)
     before = entry(relay)
@@ -249,6 +242,8 @@ ShimLink.pause = pause_and_die
 @pytest.mark.skipif(sys.platform != "linux", reason="sees in /proc that the session has ended")
 def test_a_stop_survives_a_session_killed_as_it_requests_a_pause(relay: Relay) -> None:
     """The next session completes the stop that preceded the pause."""
+    log = relay.home / "state" / "session.log"
+    logged = log.stat().st_size if log.exists() else 0
     relay.environment |= session_patch(LAST_WORDS)
     alice = supervised(relay, backoff=3600, backoff_max=3600)
     before = entry(relay)
@@ -258,7 +253,7 @@ def test_a_stop_survives_a_session_killed_as_it_requests_a_pause(relay: Relay) -
     os.kill(before["terminal_pid"], signal.SIGCONT)
     wait_until_gone(relay, "Alice")
     assert phase(relay, "off")["exit_code"] == 1
-    assert "Traceback" not in (relay.home / "state" / "session.log").read_text()
+    assert "Traceback" not in log.read_text()[logged:]
 
 
 def test_an_agent_stopped_by_the_system_is_still_wanted(relay: Relay) -> None:

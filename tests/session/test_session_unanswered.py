@@ -21,6 +21,8 @@ from session.test_session_chaos import wrap_dying
 from session.test_session_replaced import entry
 from support import Relay, session_patch, wait_until
 
+pytestmark = pytest.mark.own_team
+
 BLOCK = """echo '{"decision": "block", "reason": "no"}'"""
 GUARD = {"PreToolUse": [{"type": "command", "name": "guard", "command": BLOCK}]}
 
@@ -61,7 +63,7 @@ def hook_output(claude: Claude, event: str, *, decide: bool = True) -> str:
 
 def patient_settings(relay: Relay) -> str:
     """Return settings for the agent whose `Ask` hook waits longer than usual."""
-    path = relay.home / "run" / "sessions" / "default" / "ann.sock"
+    path = relay.home / "run" / "sessions" / (relay.team or "default") / "ann.sock"
     code = (
         "from relay.agents import hook_client; hook_client.TAKEN = 0.05; hook_client.GUARDED_TIMEOUT = 90; "
         f"hook_client.hook('PreToolUse', {str(path)!r}, 'claude', lambda: {ROWS!r}, decide=True)"
@@ -217,6 +219,7 @@ def test_joining_and_leaving_a_channel_survive_the_death_of_the_session(relay: R
         ("relay.session.shutdown:Shutdown.request", ("stop", "Alice")),
     ],
 )
+@pytest.mark.own_home
 def test_a_command_whose_session_dies_is_repeated_to_the_next_one(
     relay: Relay, target: str, command: tuple[str, ...], when: str
 ) -> None:

@@ -53,7 +53,7 @@ class Tui:
         )
 
     def command(self, *options: str) -> list[str | Path]:
-        return ["-n", self.name, sys.executable, FAKE, *options]
+        return ["-n", self.name, sys.executable, "-S", FAKE, *options]
 
     @property
     def environment(self) -> dict[str, str]:

@@ -30,6 +30,8 @@ from relay.terminal.events import KeysTyped, KeysWritten
 from session.transcript import Transcript
 from support import Relay, wait_until
 
+pytestmark = pytest.mark.own_team
+
 
 class UsageTranscript(Transcript):
     """A transcript with the tokens of each message."""
@@ -160,6 +162,7 @@ def test_a_restarted_agent_starts_from_zero(relay: Relay, transcript: UsageTrans
     assert agent["tokens"]["total"] == 330
 
 
+@pytest.mark.own_home
 def test_a_program_without_a_transcript_has_no_usage(relay: Relay) -> None:
     relay("wrap", "-d", "-n", "Ann", "cat")
     assert shown(relay) == (None, None)

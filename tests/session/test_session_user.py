@@ -14,8 +14,11 @@ import pytest
 
 from relay.message import ID_SHOWN
 from session.fake_agent import FakeAgent, messages, project, ps, settings
+from session.test_session_replaced import bodies, wait_for_body
 from support import Relay, processes_of, session_patch, wait_until
 from terminal.emulator import Emulator
+
+pytestmark = pytest.mark.own_team
 
 
 class Terminals:
@@ -86,22 +89,19 @@ def test_a_message_waits_for_a_half_typed_line(relay: Relay, attached: Terminals
 
 
 def test_user_input_is_never_a_directive(relay: Relay, attached: Terminals) -> None:
-    bob = FakeAgent(relay, "Bob").wrap()
     alice, user = attached("Alice")
-    user.type(b"@relay:Bob typed by the user\r")
+    user.type(b"@relay:you typed by the user\r")
     alice.receives("typed by the user")
-    alice.say("@relay:Bob said by the agent")
-    bob.receives("[/relay")
-    bob.receives_exactly(("Alice", "said by the agent"))
-    assert [m["body"] for m in messages(relay)] == ["said by the agent"]
+    alice.say("@relay:you said by the agent")
+    wait_for_body(relay, "said by the agent")
+    assert bodies(relay) == ["said by the agent"]
 
 
 def test_user_input_repeated_by_the_agent_is_a_directive(relay: Relay, attached: Terminals) -> None:
-    bob = FakeAgent(relay, "Bob").wrap()
-    _, user = attached("Alice", "--reply", "typed", "@relay:Bob typed by the user\n")
-    user.type(b"@relay:Bob typed by the user\r")
-    bob.receives("[/relay")
-    bob.receives_exactly(("Alice", "typed by the user"))
+    _, user = attached("Alice", "--reply", "typed", "@relay:you typed by the user\n")
+    user.type(b"@relay:you typed by the user\r")
+    wait_for_body(relay, "typed by the user")
+    assert bodies(relay) == ["typed by the user"]
 
 
 def test_a_notice_is_shown_at_once_to_a_line_program(relay: Relay, attached: Terminals) -> None:
@@ -117,7 +117,7 @@ def test_a_notice_is_shown_at_once_to_a_line_program(relay: Relay, attached: Ter
 def test_a_notice_waits_for_the_end_of_a_full_screen_program(relay: Relay, attached: Terminals) -> None:
     folder = project(relay, "import os\nif os.path.exists('broken'):\n    raise OSError('no route')\n")
     (folder / "broken").touch()
-    drawn = relay.home / "fakes" / "default" / "Alice" / "received"  # exists once the agent has drawn
+    drawn = relay.home / "fakes" / f"{relay.team}" / "Alice" / "received"  # exists once the agent has drawn
     relay.environment |= session_patch(
         f"import os, time\nwhile not os.path.exists({str(drawn)!r}):\n    time.sleep(0.01)\n"
     )
@@ -144,6 +144,7 @@ def test_a_handlers_error_is_shown_once(relay: Relay, attached: Terminals) -> No
     assert shown == [b"relay: relay.config.py:5: the handler fail (@deploy) raised OSError: no route"]
 
 
+@pytest.mark.own_home
 def test_a_full_disk_is_reported_and_the_agent_keeps_running(relay: Relay, attached: Terminals) -> None:
     """No byte can be written to any file. Each store reports it, and the terminal is unaffected."""
     fake = FakeAgent(relay, "Alice")

@@ -19,6 +19,7 @@ from relay.errors import ServiceError
 from relay.supervision.boot_service import BootService, boot_service, choose_name
 from relay.supervision.launchd import LaunchdUser, job
 from relay.supervision.systemd import SystemdUser, unit_text
+from support import many
 
 ODD = Path('/src/a b/100%h "web"/it\'s $HOME; é\\')
 ENV = {"PATH": '/opt/my tools:/a"b\\:/usr/bin', "LANG": "C.UTF-8", "TERM": "screen", "SECRET": "s"}
@@ -85,7 +86,7 @@ def test_systemd_reads_the_unit_as_intended(tmp_path: Path) -> None:
     check_unit(service(), tmp_path)
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=many(75), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(folder=names, entry=names)
 def test_systemd_reads_any_path(tmp_path: Path, folder: str, entry: str) -> None:
     check_unit(service(Path("/src", folder), {"PATH": f"/usr/bin:/{entry}"}), tmp_path)

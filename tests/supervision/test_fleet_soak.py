@@ -16,8 +16,8 @@ SOAK = Path(__file__).parent / "fleet_soak.py"
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_fleet_recovers_from_random_faults() -> None:
-    """Four agents have them for three seconds; in `make test-long`, eight for three minutes."""
-    seconds, agents = ("180", "8") if LONG else ("3", "4")
+    """Four agents have them for two seconds; in `make test-long`, eight for three minutes."""
+    seconds, agents = ("180", "8") if LONG else ("2", "4")
     run = subprocess.run(
         [sys.executable, SOAK, "--seconds", seconds, "--agents", agents],
         capture_output=True,

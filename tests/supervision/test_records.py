@@ -89,7 +89,7 @@ def _count(root: str, times: int) -> None:
 
 def test_no_change_is_lost_between_processes(tmp_path: Path) -> None:
     Home.from_env({"RELAY_HOME": str(tmp_path)}).ensure()
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("fork")
     workers = [context.Process(target=_count, args=(str(tmp_path), 50)) for _ in range(2)]
     for worker in workers:
         worker.start()

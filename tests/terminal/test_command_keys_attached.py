@@ -7,11 +7,14 @@ import signal
 import sys
 from collections.abc import Callable
 
+import pytest
 from emulator import Emulator
 
 from session.fake_agent import ps, settings
 from session.test_session_replaced import entry
 from support import Relay
+
+pytestmark = pytest.mark.own_team
 
 Open = Callable[..., Emulator]
 

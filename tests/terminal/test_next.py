@@ -5,10 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
+import pytest
 from emulator import Emulator
 
 from session.fake_agent import FakeAgent, ps
 from support import Relay, wait_until
+
+pytestmark = pytest.mark.own_team
 
 Open = Callable[..., Emulator]
 

@@ -14,6 +14,8 @@ from emulator import Emulator
 
 from support import Relay, session_patch, wait_until
 
+pytestmark = pytest.mark.own_team
+
 Open = Callable[..., Emulator]
 
 BOX = r"stty raw -echo; printf 'top\r\n+------+\r\n| ask  |\r\n+------+\033[A\033[3D'; exec cat >/dev/null"

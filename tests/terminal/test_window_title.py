@@ -6,10 +6,13 @@ import shlex
 import sys
 from collections.abc import Callable
 
+import pytest
 from emulator import Emulator
 
 from session.fake_agent import ps, settings
 from support import Relay, wait_until
+
+pytestmark = pytest.mark.own_team
 
 Open = Callable[..., Emulator]
 

@@ -18,7 +18,7 @@ from support import LONG, Relay, wait_until
 pytestmark = pytest.mark.shared_home
 
 Open = Callable[..., Emulator]
-FLOOD = 3_000_000 if LONG else 1_000_000
+FLOOD = 3_000_000 if LONG else 400_000
 
 # Reads the given number of bytes from the keyboard one by one, and prints their checksum.
 COUNTER = """
@@ -54,7 +54,7 @@ def _assert_exact(outer: Emulator, data: bytes) -> None:
 
 def test_binary_output_is_exact(wrap: Open, home: Path) -> None:
     """NUL, invalid UTF-8, broken sequences, C1: the terminal gets what the agent wrote."""
-    data = _random(300_000)
+    data = _random(300_000 if LONG else 150_000)
     (home / "data").write_bytes(data)
     outer = wrap("sh", "-c", "stty -opost; cat data")
     outer.drawing = False

@@ -16,6 +16,8 @@ from emulator import Emulator
 from session.fake_agent import events
 from support import LONG, Relay, processes_of, session_patch, wait_until
 
+pytestmark = pytest.mark.own_team
+
 Open = Callable[..., Emulator]
 
 RELAY = (sys.executable, "-m", "relay")
@@ -228,12 +230,7 @@ def test_an_agent_with_conversations_outlives_its_terminal(
     again = terminal(sys.executable, "-m", "relay", "attach", "Stays")
     again.wait_for("press r to restart it" if how == "between" else "up")
     assert not end.exists() and _session(relay, "Stays")["agent_pid"] == agent
-
-    def events(kind: str) -> list[dict[str, str]]:
-        lines = (relay.home / "state" / "events.jsonl").read_text().splitlines()
-        return [entry for line in lines if (entry := json.loads(line))["event"] == kind]
-
-    assert [each["what"] for each in events("terminal_lost")] == ["terminal"]
+    assert [each["what"] for each in events(relay, "terminal_lost")] == ["terminal"]
     wait_until(lambda: not told())
 
 
@@ -267,7 +264,7 @@ def test_jobs_of_a_wrapped_shell_end_with_it(wrap: Open, home: Path) -> None:
 
 
 @pytest.mark.real_exec
-@pytest.mark.parametrize("progress", [*range(0, 32, 8), *range(32, 68, 4 if LONG else 8)])
+@pytest.mark.parametrize("progress", [*range(0, 32, 8), *range(32, 68, 4)] if LONG else range(0, 68, 16))
 def test_a_signal_at_any_moment_of_the_start_leaves_nothing_behind(
     progress: int, wrap: Open, home: Path
 ) -> None:

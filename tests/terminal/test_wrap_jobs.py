@@ -174,7 +174,7 @@ def test_a_resize_reaches_the_agent(wrap: Open) -> None:
 
 def test_terminals_of_unusual_sizes_work(terminal: Open, wrap: Open) -> None:
     """They work as without relay, whatever the agent does with them."""
-    for columns, rows in ((1, 1), (0, 0), (2, 1), (1, 5), (600, 300)):
+    for columns, rows in ((1, 1), (0, 0), (1, 5), (400, 150)):
         size = f"{rows} {columns}"
         # relay learns of a new size with the next keys; of a size of 0 it learns nothing.
         known = f'until [ "$(stty size)" = "{size}" ]; do sleep 0.01; done; ' if columns else ""

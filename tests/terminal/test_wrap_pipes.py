@@ -83,7 +83,7 @@ def test_closing_the_output_early_ends_the_agent(shared: Relay, tmp_path: Path) 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full: Linux only")
 def test_output_that_cannot_be_written_is_an_error(shared: Relay, tmp_path: Path) -> None:
     """Without relay, the agent itself would fail, as on a full disk."""
-    for command in ("relay wrap -n full echo out", "relay wrap -n full sh -c 'seq 100000'"):
+    for command in ("relay wrap -n full echo out", "relay wrap -n full sh -c 'seq 20000'"):
         run = _run(shared, f"{command} > /dev/full", cwd=tmp_path)
         assert run.returncode != 0
         assert run.stderr == b"relay: the output of full cannot be written: No space left on device.\n"
@@ -92,7 +92,7 @@ def test_output_that_cannot_be_written_is_an_error(shared: Relay, tmp_path: Path
 
 
 def test_binary_output_into_a_pipe_is_exact(shared: Relay, tmp_path: Path) -> None:
-    data = bytes(range(256)) * 500
+    data = bytes(range(256)) * 300
     (tmp_path / "data").write_bytes(data)
     assert _run(shared, "relay wrap --tty cat data | cat", cwd=tmp_path).stdout == data
     assert _run(shared, "relay wrap cat < data | cat", cwd=tmp_path).stdout == data
@@ -175,9 +175,7 @@ def test_with_only_output_redirected_the_terminal_edits_and_echoes_lines(shell: 
     [
         ("true", 0),
         ("sh -c 'exit 7'", 7),
-        ("sh -c 'exit 255'", 255),
         ("sh -c 'kill -TERM $$'", 143),
-        ("sh -c 'kill -KILL $$'", 137),
         ("sh -c 'kill -SEGV $$'", 139),
         ("no-such-command", 127),
         ("./no-such-file", 127),

@@ -9,9 +9,12 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from emulator import Emulator
 
 from support import Relay, wait_until
+
+pytestmark = pytest.mark.own_team
 
 Open = Callable[..., Emulator]
 
