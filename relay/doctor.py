@@ -170,14 +170,16 @@ def _ledger(home: Home, directory: Path) -> Found:
         yield OK, f"{path} is created with the first message"
         return
     try:
-        said, version = Ledger.inspect(path)  # opening it would create tables in an empty file
+        said, version = Ledger.inspect(path)  # opening it would move an older file aside
     except LedgerError as error:
         yield FAIL, str(error)
         return
     if said != "ok":
         yield FAIL, f"{path} is damaged ({said}). Move it away, and relay creates a new one."
-    elif version not in {0, Ledger.schema.version}:
-        yield FAIL, f"{path} was written by another version of relay. Upgrade relay, or move it away."
+    elif version > Ledger.schema.version:
+        yield FAIL, f"{path} was written by a later version of relay. Upgrade relay, or move it away."
+    elif version < Ledger.schema.version:
+        yield OK, f"{path} is from an earlier version of relay, and is moved aside when relay first uses it"
     elif not os.access(path, os.W_OK):
         yield FAIL, f"{path} cannot be written. chmod 600 {path}"
     else:

@@ -8,6 +8,8 @@ home read the same clock.
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import sqlite3
 import time
 from collections.abc import Callable, Iterable
@@ -17,9 +19,10 @@ from typing import Any
 
 from relay import names
 from relay.dataclass import fields
-from relay.errors import LedgerAway, LedgerError
+from relay.errors import LedgerAway, LedgerError, RelayError
 from relay.message import Message, Priority, State
 from relay.messaging import user_inbox
+from relay.storage.locks import locked
 from relay.storage.sqlite import Database, Schema, WrongVersion
 
 _TABLES = """CREATE TABLE meta (origin TEXT NOT NULL,
@@ -135,6 +138,10 @@ SCHEMA = Schema(
 """The ledger's tables. A new layout needs the next version."""
 
 
+class LedgerOutdated(LedgerError):
+    """The ledger has the layout of an earlier relay."""
+
+
 COLUMNS = (
     "id, sender, recipient, body, time, state, thread, detail, route, role, "
     "reply_to, priority, channel, depth, expires"
@@ -158,8 +165,10 @@ class LedgerGone(LedgerAway):
 
 def explain(path: Path, error: Exception) -> LedgerError:
     """Return an error that says what `error` of the ledger at `path` means, and what to do."""
+    if isinstance(error, WrongVersion) and error.found < SCHEMA.version:
+        return LedgerOutdated(f"{path} was written by an earlier relay.")
     if isinstance(error, WrongVersion):
-        return LedgerError(f"{path} was written by another relay. Upgrade relay, or move it away.")
+        return LedgerError(f"{path} was written by a newer relay. Upgrade relay, or move it away.")
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     advice = {
         sqlite3.SQLITE_FULL: "the disk is full, and relay accepts no more messages. Free some space; "
@@ -190,7 +199,18 @@ class LedgerDatabase(Database):
     explain = staticmethod(explain)
 
     def __init__(self, path: Path, clock: Callable[[], float] | None = None) -> None:
-        super().__init__(path)
+        before = _inode(path)
+        try:
+            super().__init__(path)
+        except LedgerError as error:
+            if isinstance(error, LedgerOutdated):
+                _move_aside(path)
+            else:  # while another process moves it, SQLite may find half of its files
+                with contextlib.suppress(OSError, RelayError), locked(_moving(path)):
+                    pass
+                if _inode(path) == before:
+                    raise
+            super().__init__(path)
         try:
             ((origin,),) = self.rows("SELECT origin FROM meta")
             self.origin = str(origin)
@@ -209,6 +229,38 @@ class LedgerDatabase(Database):
                 f"the message ledger {self.path} was moved away or deleted while in use. Waiting messages "
                 "are in that file, if it still exists; sessions continue with a new ledger."
             )
+
+
+def _move_aside(path: Path) -> None:
+    """Move a ledger with an older layout, and its companions, out of the way; other processes may, too."""
+    with locked(_moving(path)):
+        if not path.exists():  # another process has just moved it
+            return
+        _, version = Database.inspect(path)
+        if 0 < version < SCHEMA.version:
+            aside = path.with_name(f"{path.stem}-{version}{path.suffix}")
+            numbers = itertools.count(2)
+            while aside.exists():  # the user has gone back to that relay meanwhile
+                aside = path.with_name(f"{path.stem}-{version}-{next(numbers)}{path.suffix}")
+            for end in ("-shm", "-wal", ""):
+                with contextlib.suppress(FileNotFoundError):
+                    path.with_name(path.name + end).rename(aside.with_name(aside.name + end))
+            import logging  # 5 ms, and rarely needed
+
+            log = logging.getLogger(__name__)
+            log.warning("the message ledger of an earlier relay is now %s; its messages wait no more", aside)
+
+
+def _moving(path: Path) -> Path:
+    """Return the lock of the process that moves the ledger at `path`."""
+    return path.with_name(f"{path.name}-moving")
+
+
+def _inode(path: Path) -> int | None:
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return None
 
 
 def keys(*texts: str) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,9 @@ import pytest
 from ledgers import send
 from relay.errors import LedgerError
 from relay.message import State
+from relay.messaging import ledger_database
 from relay.messaging.ledger import Ledger
+from relay.messaging.ledger_database import LedgerGone
 
 TEAM = "default"
 
@@ -79,17 +82,146 @@ def test_a_damaged_ledger_is_reported(tmp_path: Path) -> None:
         ledger.messages()
 
 
-@pytest.mark.parametrize("change", [-1, 1])
-def test_a_ledger_of_another_relay_is_refused(tmp_path: Path, change: int) -> None:
-    path = tmp_path / "ledger.db"
+def write_version(path: Path, version: int) -> None:
+    """Write a ledger of another relay, with the message "old"."""
     with Ledger(path) as ledger:
         send(ledger, TEAM, "Alice", ["Bob"], "old")
     with contextlib.closing(sqlite3.connect(path)) as db:
-        db.execute(f"PRAGMA user_version = {Ledger.schema.version + change}")
+        db.execute(f"PRAGMA user_version = {version}")
+
+
+OLDER = Ledger.schema.version - 1
+
+
+def test_a_ledger_of_a_newer_version_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "ledger.db"
+    write_version(path, Ledger.schema.version + 1)
     before = path.read_bytes()
-    with pytest.raises(LedgerError, match=r"was written by another relay\. Upgrade relay, or move it away"):
+    with pytest.raises(LedgerError, match=r"was written by a newer relay\. Upgrade relay, or move it away"):
         Ledger(path)
     assert path.read_bytes() == before
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize("version", [1, OLDER])
+def test_a_ledger_of_an_older_version_is_moved_aside(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, version: int
+) -> None:
+    """One line of the log says so."""
+    path = tmp_path / "ledger.db"
+    write_version(path, version)
+    with Ledger(path) as ledger, Ledger(path) as other:
+        assert ledger.messages() == []
+        (sent,) = send(ledger, TEAM, "Alice", ["Bob"], "new")
+        assert [entry.message.id for entry in other.messages()] == [sent.id]
+    aside = tmp_path / f"ledger-{version}.db"
+    assert caplog.messages == [
+        f"the message ledger of an earlier relay is now {aside}; its messages wait no more"
+    ]
+    with contextlib.closing(sqlite3.connect(aside)) as db:
+        assert db.execute("SELECT body FROM messages").fetchall() == [("old",)]
+
+
+def test_an_older_ledger_is_moved_with_its_wal_while_another_process_uses_it(tmp_path: Path) -> None:
+    """A session of the earlier relay, which goes on with a new ledger; its last commits are in the WAL."""
+    path = tmp_path / "ledger.db"
+    with Ledger(path) as old:
+        send(old, TEAM, "Alice", ["Bob"], "in the WAL")
+        old.rows(f"PRAGMA user_version = {OLDER}")
+        with Ledger(path) as ledger:
+            assert ledger.messages() == []
+            with pytest.raises(LedgerGone, match="was moved away or deleted while in use"):
+                send(old, TEAM, "Alice", ["Bob"], "late")
+        companions = {each.name.partition(".db")[2] for each in tmp_path.glob(f"ledger-{OLDER}.db*")}
+        assert {"", "-wal", "-shm"} <= companions
+        with contextlib.closing(sqlite3.connect(tmp_path / f"ledger-{OLDER}.db")) as db:
+            assert db.execute("SELECT body FROM messages").fetchall() == [("in the WAL",)]
+
+
+def test_processes_that_open_an_older_ledger_together_share_the_new_one(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    write_version(path, OLDER)
+    code = (
+        "import logging, sys\nfrom pathlib import Path\nfrom relay.messaging.ledger import Ledger\n"
+        "from relay.message import OutgoingMessage\n"
+        "logging.basicConfig()\n"
+        "print(flush=True)\ninput()\n"
+        "ledger = Ledger(Path(sys.argv[1]))\n"
+        "ledger.outbox.send('default', 'Alice', ['Bob'], OutgoingMessage('Bob', sys.argv[2]))\n"
+    )
+    processes = []
+    for number in range(4):
+        command = [sys.executable, "-c", code, str(path), str(number)]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        processes.append(subprocess.Popen(command, text=True, **pipes))  # type: ignore[call-overload]
+    for each in processes:
+        each.stdout.readline()  # it is ready
+    for each in processes:
+        each.stdin.write("\n")
+        each.stdin.flush()
+    said = "".join(each.communicate(timeout=60)[1] for each in processes)
+    assert [each.returncode for each in processes] == [0] * 4, said
+    assert said.count("the message ledger of an earlier relay is now") == 1 and said.count("\n") == 1, said
+    with Ledger(path) as ledger:
+        assert sorted(entry.message.body for entry in ledger.messages()) == ["0", "1", "2", "3"]
+    with contextlib.closing(sqlite3.connect(tmp_path / f"ledger-{OLDER}.db")) as db:
+        assert db.execute("SELECT body FROM messages").fetchall() == [("old",)]
+
+
+def test_an_older_ledger_that_another_process_has_just_moved_is_missed_by_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That process has not created the new one yet."""
+    path = tmp_path / "ledger.db"
+    write_version(path, OLDER)
+
+    @contextlib.contextmanager
+    def another_is_faster(lock: Path) -> Iterator[None]:
+        path.rename(tmp_path / f"ledger-{OLDER}.db")
+        yield
+
+    monkeypatch.setattr(ledger_database, "locked", another_is_faster)
+    with Ledger(path) as ledger:
+        assert ledger.messages() == []
+
+
+def test_a_ledger_is_opened_again_if_another_process_moved_it_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite then found half of the older ledger's files."""
+    path = tmp_path / "ledger.db"
+    write_version(path, OLDER)
+    use_wal, failures = Ledger._use_wal, []
+
+    def fail_once(ledger: Ledger) -> None:
+        if not failures:
+            path.rename(tmp_path / f"ledger-{OLDER}.db")
+            failures.append(sqlite3.OperationalError("disk I/O error"))
+            failures[0].sqlite_errorcode = sqlite3.SQLITE_IOERR
+            raise failures[0]
+        use_wal(ledger)
+
+    monkeypatch.setattr(Ledger, "_use_wal", fail_once)
+    with Ledger(path) as ledger:
+        assert ledger.messages() == []
+    path.unlink()
+    write_version(path, OLDER)
+    monkeypatch.setattr(path.__class__, "rename", lambda *_: path)  # nobody moves it
+    failures.clear()
+    with pytest.raises(LedgerError, match="the disk is failing or full"):
+        Ledger(path)
+
+
+def test_an_older_ledger_replaces_none_that_was_moved_aside_before(tmp_path: Path) -> None:
+    """The user has gone back to the earlier relay meanwhile."""
+    path = tmp_path / "ledger.db"
+    for _ in range(3):
+        write_version(path, OLDER)
+        with Ledger(path):
+            pass
+        path.unlink()
+    found = sorted(each.name for each in tmp_path.glob("ledger-*.db"))
+    assert found == [f"ledger-{OLDER}-2.db", f"ledger-{OLDER}-3.db", f"ledger-{OLDER}.db"]
 
 
 def test_a_sender_learns_how_its_message_was_delivered(tmp_path: Path) -> None:
