@@ -55,7 +55,7 @@ def flag(name: str) -> bool:
 
 def wait_for(name: str) -> None:
     while flag(name):
-        time.sleep(0.01)
+        time.sleep(0.03)
 
 
 def inbox() -> str:
@@ -140,7 +140,7 @@ def overlays() -> None:
             draw("Esc to cancel")
             wait_for("menu")
             draw()
-        time.sleep(0.03)
+        time.sleep(0.1)
 
 
 def take(text: str) -> None:
@@ -185,7 +185,7 @@ def watch() -> None:
             there.rename(away)
         if inbox() != "closed" and away.exists():
             away.rename(there)
-        time.sleep(0.03)
+        time.sleep(0.1)
 
 
 signal.signal(signal.SIGHUP, signal.SIG_DFL)

@@ -15,6 +15,7 @@ from cli.test_service import Systemd
 from relay.control.sessions import live
 from relay.home import Home
 from session.fake_agent import FakeAgent, messages, ps
+from session.test_session_replaced import entry
 from supervision.repositories import Repo, needs_git
 from support import Relay, wait_until
 
@@ -70,7 +71,7 @@ def test_agents_talk_from_a_linked_home_and_a_long_folder(relay: Relay, tmp_path
 def talks(relay: Relay, folder: Path, resolved: Path | None = None) -> None:
     """Check that an agent in `folder` gets a message, and that its words are kept."""
     alice = FakeAgent(relay, "Alice").wrap(cwd=folder)
-    wait_until(lambda: ps(relay)[0]["bus"].startswith("connected"), message=alice.log)
+    wait_until(lambda: entry(relay)["bus"].startswith("connected"), message=alice.log)
     relay("send", "Alice", "hello", "--wait", "30", cwd=folder)
     alice.receives("hello")
     assert ps(relay)[0]["cwd"] == str(resolved or folder)

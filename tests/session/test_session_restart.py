@@ -119,7 +119,7 @@ def test_the_last_agents_farewell_does_not_end_the_next_session(relay: Relay) ->
     closed = (
         'exec <&- >&- 2>&-; while [ -n "$(find /proc/$PPID/fd -lname *ptmx)" ]; do sleep 0.02; done; exit 0'
     )
-    script = f"trap '{closed}' TERM; echo up; while :; do sleep 0.01; done"
+    script = f"trap '{closed}' TERM; echo up; while :; do sleep 0.1; done"
     patched = Relay(relay.home, relay.team)
     patched.command[1:] = ["-c", PROMPT_FAREWELL]
     patched("wrap", "-d", "-n", "Alice", "sh", "-c", script)

@@ -27,7 +27,7 @@ from session.test_session_supervised import record
 from support import Relay, processes_of, session_patch, wait_until
 
 CHECK_OFTEN = session_patch(
-    "from relay.features import spawner\nspawner.Spawner.__init__.__kwdefaults__['look'] = 0.05\n"
+    "from relay.features import spawner\nspawner.Spawner.__init__.__kwdefaults__['look'] = 0.2\n"
 )
 """Makes sessions check often on the agents that their agent has started."""
 

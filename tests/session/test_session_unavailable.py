@@ -166,7 +166,7 @@ def test_an_agent_whose_sessions_failed_is_stopped_gracefully(
 ) -> None:
     relay, log = alice.relay, alice.folder / "said"
     patch = session_patch("raise SystemExit('broken')")
-    program = f"trap 'echo bye > {log}; exit 0' TERM; echo up; while :; do sleep 0.01; done"
+    program = f"trap 'echo bye > {log}; exit 0' TERM; echo up; while :; do sleep 0.1; done"
     relay("wrap", "-d", "-n", alice.name, "sh", "-c", program, env=patch)
     wait_until(lambda: shim_status(relay, alice.name)["failed"])
     assert "keeps running without a session" in relay("explain", alice.name, check=False).stderr
@@ -182,7 +182,7 @@ def test_an_agent_whose_session_never_became_ready_is_stopped_gracefully(
     """The shim waits for it at the start, as it may be slow, but not again at the end."""
     relay, log = alice.relay, alice.folder / "said"
     patch = session_patch("import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)")
-    program = f"trap 'echo bye > {log}; exit 0' TERM; echo up; while :; do sleep 0.01; done"
+    program = f"trap 'echo bye > {log}; exit 0' TERM; echo up; while :; do sleep 0.1; done"
     limits = "from relay.shim import shim\nshim.FIRST_SESSION = shim.LAST_STEPS = 0.1\n"
     _run(relay, limits, "wrap", "-d", "-n", alice.name, "sh", "-c", program, env=patch)
     monkeypatch.setattr(stop, "SESSION_TIMEOUT", 3)
@@ -204,7 +204,7 @@ def _run(relay: Relay, patch: str, *arguments: str, env: dict[str, str]) -> subp
 def test_wrap_returns_even_if_the_session_of_a_detached_agent_hangs(alice: FakeAgent) -> None:
     patch = session_patch("import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)")
     limit = "from relay.shim import shim\nshim.FIRST_SESSION = 0.1\n"
-    program = "while :; do sleep 0.01; done"
+    program = "while :; do sleep 0.1; done"
     wrapped = _run(alice.relay, limit, "wrap", "-d", "-n", alice.name, "sh", "-c", program, env=patch)
     assert "its session is not ready yet" in wrapped.stderr
     assert f"{alice.name} has ended" in alice.relay("stop", "--now", alice.name).stdout

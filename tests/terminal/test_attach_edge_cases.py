@@ -163,7 +163,7 @@ def test_a_claim_waits_for_a_session_that_is_ending(
         "    while not os.path.exists('go'):\n        await asyncio.sleep(0.01)\n"
     )
     relay("trust", cwd=home)
-    first = wrap("-n", "Same", "sh", "-c", "until test -S $RELAY_SOCKET; do :; done; :")
+    first = wrap("-n", "Same", "sh", "-c", "until test -S $RELAY_SOCKET; do sleep 0.02; done; :")
     assert first.end() == 0
     polls = []
 

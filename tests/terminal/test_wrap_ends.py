@@ -238,7 +238,7 @@ def test_background_processes_end_with_the_agent_but_daemons_do_not(wrap: Open, 
     script = (
         "sleep 1001 & nohup sleep 1002 & (trap '' HUP TERM; while :; do sleep 1003; done) & "
         "setsid sh -c 'echo $$ > daemon; exec sleep 1004' & "
-        "until test -s daemon; do :; done; echo up; exit 5"
+        "until test -s daemon; do sleep 0.02; done; echo up; exit 5"
     )
     outer = wrap("bash", "-c", script)
     outer.see("up\r\n")

@@ -153,7 +153,7 @@ def test_directives_in_piped_output_are_read(relay: Relay) -> None:
 
 def test_notices_do_not_go_into_redirected_output(relay: Relay, tmp_path: Path) -> None:
     (tmp_path / "relay.config.py").write_text("")  # untrusted, so there is a notice
-    wait = f"until {RELAY} explain $RELAY_NAME > /dev/null 2>&1; do :; done"
+    wait = f"until {RELAY} explain $RELAY_NAME > /dev/null 2>&1; do sleep 0.05; done"
     run = _run(relay, f"relay wrap sh -c '{wait}; echo hi' > out; cat out", cwd=tmp_path)
     assert run.stdout == b"hi\n"
     assert b"relay trust" in run.stderr
@@ -288,7 +288,7 @@ def test_the_agents_environment_names_its_session(shared: Relay, tmp_path: Path)
     command = (
         'printf "%s|" "$RELAY_NAME" "$RELAY_TEAM" "$RELAY_SESSION" "$(test -S $RELAY_SOCKET; echo $?)" $PWD'
     )
-    wait = 'until test -S "$RELAY_SOCKET"; do :; done'
+    wait = 'until test -S "$RELAY_SOCKET"; do sleep 0.02; done'
     run = _run(shared, f"relay wrap -n Alice -t Reds sh -c '{wait}; {command}'", cwd=tmp_path)
     name, team, session, socket, cwd, _ = run.stdout.decode().split("|")
     assert (name, team, socket, cwd) == ("Alice", "Reds", "0", str(tmp_path))
