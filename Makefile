@@ -126,7 +126,7 @@ $(VENV)/.checks: $(VENV)/.stamp
 # Errors in tests are reported when they run.
 $(VENV)/.linters: $(VENV)/.stamp
 	@$(BIN)/python -m pip install --quiet --no-compile --group linters --group browser & pip=$$!; \
-	find tests -name 'test_*.py' | xargs -n 150 -P 4 $(BIN)/pytest --collect-only -qq >/dev/null; wait $$pip
+	find tests -name 'test_*.py' | xargs -n 200 -P 2 $(BIN)/pytest --collect-only -qq >/dev/null; wait $$pip
 	@touch $@
 
 .cache/amqtt: $(VENV)/.stamp

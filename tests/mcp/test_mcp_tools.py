@@ -372,11 +372,19 @@ def test_nobody_is_the_user_whose_ancestors_are_out_of_sight(relay: Relay, why: 
         assert why in client.refusal("whoami")
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only there are a socket's connections known")
 def test_a_closing_prompt_does_not_wait_for_a_tool(relay: Relay) -> None:
     folder = project(relay, "from relay import on\n@on('session_end')\ndef ask(e, ctx): return 'Save all.'\n")
     bob = AgentWithTools(relay, "Bob").start(cwd=folder)
+    path = next((relay.home / "run").rglob("bob.sock"))
+
+    def connections() -> int:
+        return Path("/proc/net/unix").read_text().count(f" {path}\n")
+
+    before = connections()
     with bob.connect() as client:
         waiting(client)
+        wait_until(lambda: connections() > before)  # its session knows, before it ends
         relay("stop", "Bob")
         assert "once you have ended your turn" in text_of(client.frame())
     assert "Save all." in bob.received

@@ -44,7 +44,7 @@ def through(
 @pytest.mark.parametrize("pause", [0.1, GROWTH * 2], ids=["", "slowly"])
 def test_secrets_in_pieces_of_any_size_are_redacted(size: int, pause: float) -> None:
     """R44: the pieces may be single typed characters, with a long pause after each."""
-    text = f"{FILLER * 9}$ export GITHUB={TOKEN}\r\n{FILLER}password: {PASSWORD}\r\n{FILLER * 20}{KEY}\r\n$ "
+    text = f"{FILLER * 3}$ export GITHUB={TOKEN}\r\n{FILLER}password: {PASSWORD}\r\n{FILLER * 6}{KEY}\r\n$ "
     written = through(*(text[i : i + size] for i in range(0, len(text), size)), pause=pause)
     assert len(written) == len(text)
     for secret in (TOKEN, PASSWORD, KEY):

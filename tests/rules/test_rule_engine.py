@@ -21,7 +21,7 @@ from relay.rules.engine import AT_ONCE, WAITING, Engine
 from relay.rules.event import EVENTS, RuleEvent
 from relay.rules.events import RuleEnded
 from relay.rules.rule import Rule
-from support import eventually
+from support import eventually, many
 
 SHAPES = ("flat", "group")
 
@@ -129,12 +129,13 @@ def test_observers_are_bounded(tmp_path: Path) -> None:
     assert 1 < max(int(ran.stdout) for ran in fired.ran) <= AT_ONCE
 
 
-def test_500_rules_run_in_order(tmp_path: Path) -> None:
+def test_hundreds_of_rules_run_in_order(tmp_path: Path) -> None:
     """R14: all of them run, in order."""
-    rules = [rule("UserPromptSubmit", f"echo {number}") for number in range(500)]
+    count = many(1_000)
+    rules = [rule("UserPromptSubmit", f"echo {number}") for number in range(count)]
     fired = fire(tmp_path, rules, event("UserPromptSubmit", prompt="hi"))
-    assert injected(fired.results) == [str(number) for number in range(500)]
-    assert fired.matched_rule_count == 500
+    assert injected(fired.results) == [str(number) for number in range(count)]
+    assert fired.matched_rule_count == count
 
 
 def test_all_reasons_are_reported(tmp_path: Path) -> None:
