@@ -31,6 +31,9 @@ RELAY = re.compile(r"relay(\.|$)").match
 
 ROOT = Path(__file__).parent.parent.parent
 
+PARTS = ("relay", "config", "patterns")
+"""What an installation consists of."""
+
 
 class Installed:
     """A copy of relay that runs the agent Alice; an update replaces its files."""
@@ -39,12 +42,11 @@ class Installed:
         self.relay = relay
         self.folder = relay.home / "installed"
         self.install()
-        for name in ("config", "patterns"):
-            (self.folder / name).symlink_to(ROOT / name)
         self.environment = {"PYTHONPATH": str(self.folder)}
 
     def install(self) -> None:
-        shutil.copytree(ROOT / "relay", self.folder / "relay", dirs_exist_ok=True)
+        for name in PARTS:
+            shutil.copytree(ROOT / name, self.folder / name, dirs_exist_ok=True)
 
     def replace(self) -> None:
         """Replace every module with one that does not fit those in the shim's memory."""
@@ -52,7 +54,8 @@ class Installed:
             path.write_text("raise ImportError('another version')\n")
 
     def remove(self) -> None:
-        shutil.rmtree(self.folder / "relay")
+        for name in PARTS:
+            shutil.rmtree(self.folder / name)
 
 
 def status(relay: Relay) -> dict[str, Any]:
@@ -122,7 +125,7 @@ def test_an_agent_outlives_an_upgrade_from_earlier_versions(relay: Relay, subtes
         with subtests.test(version[:9]):
             installed.remove()
             archive = subprocess.run(
-                ["git", "archive", version, "relay"], cwd=ROOT, capture_output=True, check=True
+                ["git", "archive", version, *PARTS], cwd=ROOT, capture_output=True, check=True
             )
             subprocess.run(["tar", "-x"], cwd=installed.folder, input=archive.stdout, check=True)
             alice = FakeAgent(relay, "Alice").wrap(env=installed.environment)
