@@ -295,8 +295,9 @@ def _is_due(folder: Path, oldest: float, total: int) -> bool:
     for team in _teams(folder):
         with suppress(OSError), os.scandir(team) as entries:
             for entry in entries:
-                found = entry.stat(follow_symlinks=False)
-                size += found.st_size
-                if found.st_mtime < oldest or size > total:
-                    return True
+                with suppress(FileNotFoundError):  # another session has just deleted it
+                    found = entry.stat(follow_symlinks=False)
+                    size += found.st_size
+                    if found.st_mtime < oldest or size > total:
+                        return True
     return False

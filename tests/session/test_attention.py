@@ -66,6 +66,13 @@ class Items:
         return await asyncio.wait_for(self._came.get(), 10)
 
 
+def watching(world: World, bus: EventBus, folder: Path) -> Attention:
+    """Return the feature that looks at the agent in `world`."""
+    terminal, state = cast(AgentTerminal, world), cast(AgentState, world)
+    journal = Journal(folder / "journal", "s", "Ann")
+    return Attention(bus, journal, terminal, state, Profile("mine", Path("mine.toml")))
+
+
 @pytest.mark.parametrize(
     ("rows", "later", "matched", "text"),
     [
@@ -89,16 +96,7 @@ def test_the_text_of_a_prompt_is_its_dialog_or_else_the_reason_for_the_state(
 
     async def scene() -> None:
         bus, world = EventBus(), World(rows, later)
-        terminal, state = cast(AgentTerminal, world), cast(AgentState, world)
-        bus.add(
-            Attention(
-                bus,
-                Journal(tmp_path / "journal", "s", "Ann"),
-                terminal,
-                state,
-                Profile("mine", Path("mine.toml")),
-            )
-        )
+        bus.add(watching(world, bus, tmp_path))
         bus.add(world)
         why = "its hooks say that it asks"
         verdict = Verdict(Readiness.PROMPTING, why, kind=PromptKind.PERMISSION, lines=matched)
@@ -116,17 +114,7 @@ def test_an_error_needs_the_user_unless_supervision_waits_for_its_end(
 
     async def scene() -> None:
         bus, items = EventBus(), Items()
-        nothing = World()
-        terminal, state = cast(AgentTerminal, nothing), cast(AgentState, nothing)
-        bus.add(
-            Attention(
-                bus,
-                Journal(tmp_path / "journal", "s", "Ann"),
-                terminal,
-                state,
-                Profile("mine", Path("mine.toml")),
-            )
-        )
+        bus.add(watching(World(), bus, tmp_path))
         bus.add(items)
         bus.publish(StateChanged("working", "failed", failed))
         assert await items.next() == AddItem("failed", failed.reason)
